@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from hermes.config.sections import JournalConfig
-from hermes.dispatch.cluster.handover import hand_over, has_engine, resume_now, take_back
+from hermes.dispatch.cluster.handover import CONTROL, hand_over, has_engine, resume_now, take_back
 from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import SessionInfo
 from hermes.journal.postgres.store import PostgresStore
 from hermes.journal.turns import Submission, accept_turn, cancel_queued
 from journal.kit import user
+from support.waiting import HANG
 
 _ENGINE = """
     CREATE SCHEMA dbos;
@@ -134,3 +135,13 @@ def test_the_engine_is_found_once_a_worker_made_its_tables(queue: Queue) -> None
     assert queue.store.read(has_engine)
     queue.store.write(lambda connection: connection.execute("DROP FUNCTION dbos.enqueue_workflow"))
     assert not queue.store.read(has_engine)
+
+
+def test_workers_are_told_of_the_queue_of_a_turn(queue: Queue) -> None:
+    with closing(queue.store.connect()) as connection:
+        connection.execute(f'LISTEN "{CONTROL}"')
+        queue.submit("first")
+        queue.submit("child", queue="children")
+        queue.hand_over()
+        told = [note.payload for note in connection.raw.notifies(timeout=HANG, stop_after=2)]
+    assert sorted(told) == ['{"queue":"children"}', '{"queue":"turns"}']

@@ -27,11 +27,12 @@ NO_WORKER = "no worker runs, so turns are accepted and wait; start one with 'her
 
 
 @contextmanager
-def cluster_rig(folder: Path, url: str) -> Generator[ClusterRig]:
+def cluster_rig(folder: Path, url: str, **journal: Any) -> Generator[ClusterRig]:
     with ScriptedProvider("fine") as provider:
         rig = ClusterRig(folder, url, provider)
         path = rig.home / "config.yaml"
         document = yaml.safe_load(path.read_text())
+        document["journal"].update(journal)
         path.write_text(yaml.safe_dump({**document, "gateway": {"api": {"enabled": True, "port": 0}}}))
         path.chmod(0o600)
         try:
@@ -104,7 +105,8 @@ def test_a_surface_answers_503_while_the_database_is_away(
     own_postgres: PostgresServer, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     document = {"model": "hermes-agent", "messages": [{"role": "user", "content": "hello"}]}
-    with cluster_rig(tmp_path, own_postgres.url()) as rig:
+    # A process that runs turns waits for the database for as long as this says, much longer than the client does.
+    with cluster_rig(tmp_path, own_postgres.url(), wait_seconds=60 * HANG) as rig:
         rig.start_workers(1)
         with surface(rig, *command) as (process, line):
             url = next(word for word in line.replace(",", " ").split() if word.endswith("/v1"))
@@ -119,8 +121,6 @@ def test_a_surface_answers_503_while_the_database_is_away(
                     refused = ask()
                     assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
                     assert refused.json()["error"]["code"] == "unavailable"
-                    # A process that runs turns waits for as long as the setting says; this one does not.
-                    assert refused.elapsed.total_seconds() < rig.config.journal.wait_seconds / 2, refused.elapsed
                 own_postgres.start()
                 wait_until(lambda: ask().status_code == 200, "an answer after the database is back")
             assert process.poll() is None

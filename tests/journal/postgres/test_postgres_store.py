@@ -188,7 +188,7 @@ def test_a_failed_statement_that_was_swallowed_records_nothing(shared: PostgresS
     def work(connection: JournalConnection) -> None:
         insert_session(connection, "s1")
         with contextlib.suppress(psycopg.Error):
-            connection.execute("SELECT nonsense")
+            connection.execute("SELECT nonsense").fetchall()
 
     with pytest.raises(JournalError, match="nothing was recorded"):
         shared.write(work)
@@ -204,6 +204,7 @@ def test_a_blob_is_not_deleted_while_another_session_begins_to_use_it(
     def use(connection: JournalConnection) -> None:
         insert_session(connection, "s1")
         put_blob(connection, "shared text", "s1")
+        connection.execute("SELECT 1").fetchone()  # the server has run the statements before it
         used.set()
         wait_for(may_end)
 
@@ -232,6 +233,7 @@ def test_a_follower_sees_events_that_are_committed_out_of_order(shared: Postgres
         assert {event.session_id for event in stream.new()} == {"slow", "fast"}
 
         def hold(connection: JournalConnection) -> None:
+            connection.execute("SELECT 1").fetchone()  # the server has run the statements before it
             early.set()
             wait_for(may_end)
 

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hermes.cluster")
 
-#: What every worker listens to: cancel a turn, send its events to one more process.
-CONTROL = "hermes_control"
-
 _MAX_PAUSE = 1.0
 #: Events wait this long for others, to share a notification.
 _BATCH_SECONDS = 0.03

@@ -14,8 +14,8 @@ import msgspec
 
 from hermes.agent.events import Listener, ignore_events
 from hermes.contract.events import TurnEvent
-from hermes.dispatch.cluster.connections import CONTROL, ChannelListener, cluster_store
-from hermes.dispatch.cluster.handover import hand_over, has_engine, lock_session, resume_now
+from hermes.dispatch.cluster.connections import ChannelListener, cluster_store
+from hermes.dispatch.cluster.handover import hand_over, has_engine, lock_session, notify, resume_now
 from hermes.dispatch.cluster.live import decode_event
 from hermes.dispatch.execution import Execution
 from hermes.dispatch.port import DispatchedTurn, TurnRequest, TurnTicket
@@ -199,7 +199,7 @@ class ClusterDispatcher:
             ).fetchall()
             if not rows:
                 return None
-            self._tell_workers(connection, {"cancel": submission.turn_id, "reason": reason})
+            notify(connection, {"cancel": submission.turn_id, "reason": reason})
             return not rows[0][0]
 
         return self._host.store.write(write)
@@ -215,11 +215,7 @@ class ClusterDispatcher:
         # For a worker that takes the turn after this, and for one that has read these options already.
         query = "UPDATE submissions SET options = ? WHERE turn_id = ?"
         connection.execute(query, (to_json({**options, "listeners": list(listeners)}), turn_id))
-        self._tell_workers(connection, {"follow": turn_id, "to": self._channel})
-
-    def _tell_workers(self, connection: JournalConnection, message: dict[str, str]) -> None:
-        values = (CONTROL, msgspec.json.encode(message).decode())
-        connection.execute("SELECT pg_notify(?, ?)", values).fetchall()
+        notify(connection, {"follow": turn_id, "to": self._channel})
 
     def _hand_over_next(self, submission: Submission) -> None:
         limit = self._host.config.worker.max_running_of_principal

@@ -5,6 +5,7 @@ It decides who runs a turn; the journal decides what was done. One workflow is o
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hermes.dispatch.cluster.handover import APPLICATION, WORKFLOW, app_version
+from hermes.dispatch.cluster.pace import QueuePace
 from hermes.dispatch.port import CHILDREN
 from hermes.journal.turns import LOOP_VERSION
 
@@ -41,12 +43,22 @@ class EngineSettings(msgspec.Struct, frozen=True):
 
 
 class Engine:
-    """DBOS in this process, of which there can be one. ``run`` gets the id of the hand-over and that of the turn."""
+    """DBOS in this process, of which there can be one.
 
-    def __init__(self, settings: EngineSettings, run: Callable[[str, str], str]) -> None:
+    ``run`` gets the id of the hand-over and that of the turn. ``has_turns`` says whether anything waits in a queue.
+    """
+
+    def __init__(
+        self, settings: EngineSettings, run: Callable[[str, str], str], has_turns: Callable[[str, str], bool]
+    ) -> None:
         self._settings = settings
         self._run = run
         self._slots = dict(settings.slots)
+        self._version = app_version(settings.loop_version)
+        self._paces = {
+            name: QueuePace(self._poll_seconds(name), functools.partial(has_turns, name, self._version))
+            for name in self._slots
+        }
         self._dbos: type[DBOS] | None = None
 
     def launch(self) -> None:
@@ -60,7 +72,7 @@ class Engine:
                 "name": APPLICATION,
                 "system_database_url": settings.url,
                 "executor_id": settings.executor_id,
-                "application_version": app_version(settings.loop_version),
+                "application_version": self._version,
                 "serializer": DBOSPortableJSONSerializer(),
                 "enable_otlp": False,
                 "log_level": "WARNING",
@@ -71,16 +83,20 @@ class Engine:
                 "db_engine_kwargs": {"connect_args": {"application_name": settings.application}},
             }
         )
-        run = self._run
+        paces, run = self._paces.values(), self._run
 
         @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=_MAX_DISPATCHES)
         def turn(turn_id: str) -> str:  # pyright: ignore[reportUnusedFunction]
-            return run(DBOS.workflow_id or "", turn_id)
+            workflow = DBOS.workflow_id or ""
+            for pace in paces:
+                pace.began(workflow)
+            return run(workflow, turn_id)
 
         DBOS.listen_queues(list(self._slots))
         DBOS.launch()
         self._dbos = DBOS
         self._use_own_slots(instance)
+        self._use_own_pace(instance)
         for name, slots in self._slots.items():
             DBOS.register_queue(
                 name,
@@ -109,14 +125,53 @@ class Engine:
                     return None
                 known[name] = queue
             queue._worker_concurrency = self._slots[name]
-            queue._polling_interval_sec = self._poll_seconds(name)
+            queue._polling_interval_sec = 0.0  # it waits before it takes turns
             return queue
 
         database.get_queue = get_queue
 
+    def _use_own_pace(self, instance: DBOS) -> None:
+        """The engine takes turns when there are some: its own look at an empty queue costs as much as a taken turn.
+
+        What we never use is not looked for either: deadlines and delays of workflows.
+        """
+        database: Any = instance._sys_db  # pyright: ignore[reportPrivateUsage]
+        active: Any = instance._active_workflows_set  # pyright: ignore[reportPrivateUsage]
+        take = database.start_queued_workflows
+
+        def start_queued_workflows(
+            queue: Any, executor: str, version: str, partition: str | None, _running: int, *rest: Any, **options: Any
+        ) -> Any:
+            pace = self._paces.get(queue.name)
+            if pace is None:
+                return take(queue, executor, version, partition, _running, *rest, **options)
+            if not pace.wait(lambda: active.count_for_queue(queue.name), self._slots[queue.name]):
+                return [], None
+            running = active.count_for_queue(queue.name) + pace.starting
+            queue._worker_concurrency = self._slots[queue.name]
+            taken: tuple[list[str], Any] = take(queue, executor, version, partition, running, *rest, **options)
+            pace.took(taken[0])
+            return taken
+
+        def cancel_timed_out_workflows(_limit: int) -> list[str]:
+            return []
+
+        def transition_delayed_workflows() -> None:
+            return
+
+        database.start_queued_workflows = start_queued_workflows
+        database.cancel_timed_out_workflows = cancel_timed_out_workflows
+        database.transition_delayed_workflows = transition_delayed_workflows
+
     def _poll_seconds(self, queue: str) -> float:
         """Looking costs CPU, and few turns come from other turns: the queue of those is looked at less often."""
         return self._settings.poll_seconds * (_CHILDREN_FACTOR if queue.startswith(CHILDREN) else 1)
+
+    def wake(self, queue: str = "") -> None:
+        """Look at a queue soon, without waiting for the next time to; empty is every queue."""
+        for name, pace in self._paces.items():
+            if not queue or name == queue:
+                pace.wake()
 
     def stop_taking(self) -> None:
         """Take no more turns; those that run come to their end."""
@@ -134,6 +189,8 @@ class Engine:
 
     def close(self) -> None:
         """End the engine's threads and connections."""
+        for pace in self._paces.values():
+            pace.close()
         dbos, self._dbos = self._dbos, None
         if dbos is not None:
             dbos.destroy(destroy_registry=True)

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from hermes.dispatch.port import CHILDREN, TURNS
 from hermes.journal.connection import JournalConnection
 
 #: The engine's name of this application and of its workflow.
 APPLICATION, WORKFLOW = "hermes", "turn"
+
+#: What every worker listens to: cancel a turn, send its events to one more process, look at a queue.
+CONTROL = "hermes_control"
 
 #: Now, on the clock of the database.
 NOW = "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
@@ -31,6 +36,11 @@ _ENQUEUE = (
     "SELECT dbos.enqueue_workflow(workflow_name => ?, queue_name => ?, "
     "positional_args => ARRAY[to_json(CAST(? AS text))], workflow_id => ?, app_version => ?, "
     "priority => CAST(? AS integer), application_name => ?)"
+)
+#: Turns without a version are for every worker that is up to date.
+_HAS_TURNS = (
+    "SELECT EXISTS (SELECT 1 FROM dbos.workflow_status WHERE queue_name = ? AND status = 'ENQUEUED' "
+    "AND (application_version = ? OR application_version IS NULL))"
 )
 #: The engine starts smaller numbers first. Fairness is a smaller difference than any step of priority.
 _PRIORITY_STEP, _MAX_PRIORITY = 10_000_000, 100
@@ -69,9 +79,19 @@ def has_engine(connection: JournalConnection) -> bool:
     return bool(connection.execute(query + "AND p.proname = 'enqueue_workflow'").fetchone()[0])
 
 
+def has_turns(connection: JournalConnection, queue: str, version: str) -> bool:
+    """Whether the engine has turns in a queue for workers of a version."""
+    return connection.execute(_HAS_TURNS, (queue, version)).fetchone()[0]
+
+
+def notify(connection: JournalConnection, message: dict[str, str]) -> None:
+    """Send a message to all workers, when the transaction is committed."""
+    connection.execute("SELECT pg_notify(?, ?)", (CONTROL, msgspec.json.encode(message).decode()))
+
+
 def lock_session(connection: JournalConnection, session_id: str) -> None:
     """Wait for others that hand over turns of this session, until the end of the transaction."""
-    connection.execute("SELECT id FROM sessions WHERE id = ? FOR UPDATE", (session_id,)).fetchall()
+    connection.execute("SELECT id FROM sessions WHERE id = ? FOR UPDATE", (session_id,))
 
 
 def hand_over(
@@ -87,7 +107,7 @@ def hand_over(
     if max_of_principal:
         for principal in sorted({turn.principal for turn in ready}):
             lock = "SELECT pg_advisory_xact_lock(hashtextextended(?, 1))"
-            connection.execute(lock, (f"principal:{principal}",)).fetchall()
+            connection.execute(lock, (f"principal:{principal}",))
     return [turn.turn_id for turn in ready if _enqueue(connection, turn, max_of_principal)]
 
 
@@ -107,13 +127,16 @@ def enqueue(connection: JournalConnection, turn: Handover, others: int = 0) -> N
     """Give one turn to the engine. ``others`` is how many of its principal are there already: they share fairly."""
     level = min(max(turn.priority, -_MAX_PRIORITY), _MAX_PRIORITY)
     number = (_MAX_PRIORITY - level) * _PRIORITY_STEP + min(others + 1, _PRIORITY_STEP - 1)
+    queue = queue_name(turn.queue, turn.workspace)
     connection.execute(
         _ENQUEUE,
         (
-            *(WORKFLOW, queue_name(turn.queue, turn.workspace), turn.turn_id),
+            *(WORKFLOW, queue, turn.turn_id),
             *(workflow_id(turn.turn_id, turn.dispatches + 1), app_version(turn.loop_version), number, APPLICATION),
         ),
-    ).fetchall()
+    )
+    # The workers look at the queue by themselves too, if this gets lost.
+    notify(connection, {"queue": queue})
     connection.execute(
         "UPDATE submissions SET is_dispatched = 1, dispatches = dispatches + 1 WHERE turn_id = ?", (turn.turn_id,)
     )

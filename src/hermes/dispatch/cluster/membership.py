@@ -34,7 +34,7 @@ _MAX_SWEPT = 5_000
 #: A worker beats every second; one that has not for this long is in trouble.
 SILENT_SECONDS = 10.0
 #: One worker at a time takes care of the dead; any number will do.
-_REAPER_LOCK = 7_305_808_869_231_651
+REAPER_LOCK = 7_305_808_869_231_651
 
 _NAMES = "id, host, pid, version, loop, workspace, slots, child_slots, running, state, started_at"
 _OPEN = "status IN ('ENQUEUED', 'PENDING', 'DELAYED')"
@@ -130,13 +130,13 @@ class Membership:
         if found[1] < _SECONDS_AFTER_START:
             return
         self._return_strays(connection, running)
-        if connection.execute("SELECT pg_try_advisory_lock(?)", (_REAPER_LOCK,)).fetchone()[0]:
+        self._evict_frozen(connection)  # without the lock: it may be the frozen one that holds it
+        if connection.execute("SELECT pg_try_advisory_lock(?)", (REAPER_LOCK,)).fetchone()[0]:
             try:
-                self._evict_frozen(connection)
                 self._resume_dead(connection)
                 self._sweep(connection)
             finally:
-                connection.execute("SELECT pg_advisory_unlock(?)", (_REAPER_LOCK,))
+                connection.execute("SELECT pg_advisory_unlock(?)", (REAPER_LOCK,))
         self._worker.hand_over_waiting(lost_turns(connection))
 
     def _cancel_marked(self, connection: JournalConnection) -> None:

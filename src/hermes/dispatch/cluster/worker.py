@@ -14,9 +14,17 @@ import msgspec
 
 from hermes.agent.events import Listener
 from hermes.contract.events import TurnEvent
-from hermes.dispatch.cluster.connections import CONTROL, ChannelListener, Publisher, cluster_store
+from hermes.dispatch.cluster.connections import ChannelListener, Publisher, cluster_store
 from hermes.dispatch.cluster.engine import Engine, EngineSettings
-from hermes.dispatch.cluster.handover import hand_over, lock_session, queue_names, resume_now, take_back
+from hermes.dispatch.cluster.handover import (
+    CONTROL,
+    hand_over,
+    has_turns,
+    lock_session,
+    queue_names,
+    resume_now,
+    take_back,
+)
 from hermes.dispatch.cluster.membership import Membership, connection_name, new_worker_row
 from hermes.dispatch.execution import Execution
 from hermes.dispatch.port import DispatchedTurn, TurnEntry
@@ -98,6 +106,7 @@ class Worker:
                 poll_seconds=settings.poll_seconds,
             ),
             self.run,
+            self._has_turns,
         )
         self._publisher = Publisher(self._store)
         row = new_worker_row(self.id, settings.workspace, settings.slots, settings.child_slots)
@@ -189,6 +198,9 @@ class Worker:
             self._host.store.write(write)
         except JournalError as error:
             log.warning("waiting turns stay where they are: %s", error)
+
+    def _has_turns(self, queue: str, version: str) -> bool:
+        return self._store.read(lambda connection: has_turns(connection, queue, version))
 
     # -- turns --------------------------------------------------------------------------------------------------
 
@@ -322,3 +334,5 @@ class Worker:
                 for turn in self._running.values():
                     if turn.turn_id == message["follow"]:
                         turn.add_listeners((message["to"],))
+        elif "queue" in message:
+            self._engine.wake(message["queue"])

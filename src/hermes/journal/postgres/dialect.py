@@ -6,7 +6,7 @@ import functools
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import psycopg
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
@@ -68,25 +68,62 @@ _BOOL, _BYTES, _INT8, _INT4, _TEXT, _FLOAT8 = 16, 17, 20, 23, 25, 701
 _FITS_INT4 = range(-(2**31), 2**31)
 
 
-def _encode(value: object) -> tuple[bytes | None, int, int]:
-    """A value as it is sent: its bytes, its type, and whether they are binary."""
-    if isinstance(value, str):
-        try:
-            data = value.encode()
-        except UnicodeEncodeError:
-            data = value.encode("utf-8", "replace")
-        # PostgreSQL holds no NUL in a text.
-        return (data.replace(b"\0", b"?") if b"\0" in data else data), _TEXT, 0
-    if value is None:
-        return None, 0, 0
-    if isinstance(value, bool):
-        return (b"1" if value else b"0"), _INT4, 0  # as SQLite has it
-    if isinstance(value, int):
-        return b"%d" % value, _INT4 if value in _FITS_INT4 else _INT8, 0
-    if isinstance(value, float):
-        return repr(value).encode(), _FLOAT8, 0
+class Values(NamedTuple):
+    """Values of a statement as they are sent: their bytes, their types, and which are binary; None is none of them."""
+
+    data: list[bytes | None]
+    types: tuple[int, ...]
+    formats: list[int] | None
+
+
+def encode(values: Iterable[object]) -> Values:
+    """The values of a statement as they are sent."""
+    data: list[bytes | None] = []
+    types: list[int] = []
+    formats: list[int] | None = None
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            data.append(_encode_text(value))  # pyright: ignore[reportArgumentType]
+            types.append(_TEXT)
+        elif value is None:
+            data.append(None)
+            types.append(0)
+        elif kind is int:
+            data.append(b"%d" % value)
+            types.append(_INT4 if value in _FITS_INT4 else _INT8)
+        elif kind is float:
+            data.append(repr(value).encode())
+            types.append(_FLOAT8)
+        else:
+            one, number = _encode_other(value)
+            data.append(one)
+            types.append(number)
+    if _BYTES in types:
+        formats = [int(number == _BYTES) for number in types]
+    return Values(data, tuple(types), formats)
+
+
+def _encode_text(value: str) -> bytes:
+    try:
+        data = value.encode()
+    except UnicodeEncodeError:
+        data = value.encode("utf-8", "replace")
+    # PostgreSQL holds no NUL in a text.
+    return data.replace(b"\0", b"?") if b"\0" in data else data
+
+
+def _encode_other(value: object) -> tuple[bytes, int]:
     if isinstance(value, bytes):
-        return value, _BYTES, 1
+        return value, _BYTES
+    if isinstance(value, bool):
+        return (b"1" if value else b"0"), _INT4  # as SQLite has it
+    if isinstance(value, str):
+        return _encode_text(value), _TEXT
+    if isinstance(value, int):
+        return b"%d" % value, _INT4 if value in _FITS_INT4 else _INT8
+    if isinstance(value, float):
+        return repr(value).encode(), _FLOAT8
     raise TypeError(f"a value of type {type(value).__name__} cannot be recorded")
 
 
@@ -117,24 +154,37 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
 
 
 class Rows:
-    """The rows that a statement found, or the number of rows that it changed."""
+    """The rows that a statement found, or the number of rows that it changed.
 
-    __slots__ = ("_at", "_decoders", "_result", "_size")
+    A statement of a transaction may not have been sent yet: it is when the first of its rows is asked for.
+    """
 
-    def __init__(self, result: PGresult) -> None:
-        self._result = result
-        self._at, self._size = 0, result.ntuples
-        self._decoders = [_DECODERS.get(result.ftype(column), _text) for column in range(result.nfields)]
+    __slots__ = ("_at", "_decoders", "_exchange", "result")
+
+    def __init__(self, result: PGresult | None, exchange: Callable[[], None] | None = None) -> None:
+        #: The answer of the server, once it is there.
+        self.result = result
+        self._exchange = exchange
+        self._decoders: list[tuple[int, Callable[[bytes], Any]]] | None = None
+        self._at = 0
+
+    def _found(self) -> PGresult:
+        if self.result is None and self._exchange is not None:
+            self._exchange()
+        if self.result is None:
+            raise psycopg.InterfaceError("an earlier statement of the transaction has failed")
+        return self.result
 
     @property
     def description(self) -> list[tuple[str]]:
         """A tuple for each column, with its name."""
-        return [((self._result.fname(column) or b"").decode(),) for column in range(self._result.nfields)]
+        result = self._found()
+        return [((result.fname(column) or b"").decode(),) for column in range(result.nfields)]
 
     @property
     def rowcount(self) -> int:
         """How many rows the statement changed or found."""
-        return self._result.command_tuples or 0
+        return self._found().command_tuples or 0
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row, or None."""
@@ -142,19 +192,34 @@ class Rows:
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows that are left."""
-        return list(self)
+        result = self._found()
+        first, self._at = self._at, result.ntuples
+        if first >= self._at:
+            return []
+        decoders, get = self._decoded(result), result.get_value
+        return [_row(get, row, decoders) for row in range(first, self._at)]
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return self
 
     def __next__(self) -> tuple[Any, ...]:
-        if self._at >= self._size:
+        result = self._found()
+        if self._at >= result.ntuples:
             raise StopIteration
-        row, get = self._at, self._result.get_value
-        self._at += 1
-        return tuple(
-            None if (data := get(row, column)) is None else decode(data) for column, decode in enumerate(self._decoders)
-        )
+        row, self._at = self._at, self._at + 1
+        return _row(result.get_value, row, self._decoded(result))
+
+    def _decoded(self, result: PGresult) -> list[tuple[int, Callable[[bytes], Any]]]:
+        if self._decoders is None:
+            get, ftype = _DECODERS.get, result.ftype
+            self._decoders = [(column, get(ftype(column), _text)) for column in range(result.nfields)]
+        return self._decoders
+
+
+def _row(
+    get: Callable[[int, int], bytes | None], row: int, decoders: list[tuple[int, Callable[[bytes], Any]]]
+) -> tuple[Any, ...]:
+    return tuple([None if (data := get(row, column)) is None else decode(data) for column, decode in decoders])
 
 
 # -- connections ------------------------------------------------------------------------------------------------------
@@ -169,7 +234,7 @@ class ConnectionCut(psycopg.OperationalError):
 
 
 class PostgresConnection:
-    """Runs the journal's statements inside the transaction that the store has begun.
+    """Runs the journal's statements, each at once.
 
     It uses the driver's lowest level, which costs a third of its cursors.
     """
@@ -211,7 +276,7 @@ class PostgresConnection:
         """Run one statement."""
         text, names = translate(sql)
         values = parameters if names is None else [cast("dict[str, Any]", parameters)[name] for name in names]
-        return self._run(text, [_encode(value) for value in values])
+        return self.run(text, encode(values))
 
     def executemany(self, sql: str, parameters: Iterable[Parameters], /) -> Rows:
         """Run one statement for each set of values."""
@@ -224,14 +289,13 @@ class PostgresConnection:
         """Run statements without values; what the last one found is returned."""
         return self._checked(self._wire.exec_(text))
 
-    def _run(self, text: bytes, encoded: list[tuple[bytes | None, int, int]]) -> Rows:
-        values = [one[0] for one in encoded]
-        types = tuple([one[1] for one in encoded])
-        formats = [one[2] for one in encoded]
+    def run(self, text: bytes, values: Values) -> Rows:
+        """Run one statement whose placeholders are numbered."""
+        data, types, formats = values
         known = (text, types)
         uses = self._statements.get(known, 0)
         if uses < _PREPARED_FROM:
-            rows = self._checked(self._wire.exec_params(text, values, types, formats))
+            rows = self._checked(self._wire.exec_params(text, data, types, formats))
             self._statements[known] = uses + 1
             return rows
         if uses == _PREPARED_FROM:
@@ -240,7 +304,7 @@ class PostgresConnection:
                 self._statements = {}
             self._checked(self._wire.prepare(self._name(known), text, types))
             self._statements[known] = uses + 1
-        return self._checked(self._wire.exec_prepared(self._name(known), cast("list[bytes]", values), formats))
+        return self._checked(self._wire.exec_prepared(self._name(known), cast("list[bytes]", data), formats))
 
     def _name(self, known: tuple[bytes, tuple[int, ...]]) -> bytes:
         return b"h%x" % (hash(known) & 0xFFFF_FFFF_FFFF_FFFF)

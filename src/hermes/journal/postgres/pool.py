@@ -14,6 +14,7 @@ import psycopg
 from hermes.errors import JournalError, JournalUnavailable
 from hermes.journal.postgres.dialect import PostgresConnection
 from hermes.journal.postgres.errors import location_of
+from hermes.journal.postgres.pipeline import PipelinedConnection
 
 MINIMUM_VERSION = 140_000
 CONNECT_SECONDS = 3
@@ -70,55 +71,66 @@ def _time_zone() -> str:
 class PostgresPool:
     """The connections of one process. Thread-safe."""
 
-    def __init__(self, size: int, open_one: Callable[[], PostgresConnection], location: str) -> None:
+    def __init__(self, size: int, open_one: Callable[[], PipelinedConnection], location: str) -> None:
         self._open = open_one
         self._location = location
-        self._idle: list[PostgresConnection] = []
-        self._lock = threading.Lock()
-        self._free = threading.BoundedSemaphore(size)
+        self._idle: list[PipelinedConnection] = []
         self._size = size
+        #: How many are open, idle or in use.
+        self._count = 0
+        self._changed = threading.Condition(threading.Lock())
         self._is_closed = False
 
-    def take(self) -> PostgresConnection:
+    def take(self) -> PipelinedConnection:
         """A connection that no other thread uses. Give it back, or discard it."""
-        if not self._free.acquire(timeout=_TURN_SECONDS):
-            raise JournalUnavailable(
-                f"{self._location}: all {self._size} connections of this process have been in use for "
-                f"{_TURN_SECONDS:g} s; raise journal.pool_size"
-            )
+        with self._changed:
+            if not self._idle and self._count >= self._size:
+                self._changed.wait_for(lambda: self._idle or self._count < self._size, _TURN_SECONDS)
+            if self._is_closed:
+                raise JournalError("the journal was closed")
+            if self._idle:
+                return self._idle.pop()
+            if self._count >= self._size:
+                raise JournalUnavailable(
+                    f"{self._location}: all {self._size} connections of this process have been in use for "
+                    f"{_TURN_SECONDS:g} s; raise journal.pool_size"
+                )
+            self._count += 1
         try:
-            with self._lock:
-                if self._is_closed:
-                    raise JournalError("the journal was closed")
-                if self._idle:
-                    return self._idle.pop()
             return self._open()
         except BaseException:
-            self._free.release()
+            self._dropped(1)
             raise
 
-    def give_back(self, connection: PostgresConnection) -> None:
+    def give_back(self, connection: PipelinedConnection) -> None:
         """The connection may be used by others; one that is broken or not at rest is closed."""
-        with self._lock:
-            keep = connection.is_idle and not self._is_closed
-            if keep:
-                self._idle.append(connection)
-        if not keep:
-            connection.close()
-        self._free.release()
+        if connection.is_idle:
+            with self._changed:
+                if not self._is_closed:
+                    self._idle.append(connection)
+                    self._changed.notify()
+                    return
+        connection.close()
+        self._dropped(1)
 
-    def discard(self, connection: PostgresConnection) -> None:
+    def discard(self, connection: PipelinedConnection) -> None:
         """Close a connection that broke, and those that wait: the server has probably gone with all of them."""
-        with self._lock:
+        with self._changed:
             idle, self._idle = self._idle, []
         for one in (connection, *idle):
             one.close()
-        self._free.release()
+        self._dropped(1 + len(idle))
+
+    def _dropped(self, count: int) -> None:
+        with self._changed:
+            self._count -= count
+            self._changed.notify(count)
 
     def close(self) -> None:
         """Close what is idle now, and the rest when it is given back."""
-        with self._lock:
+        with self._changed:
             self._is_closed = True
             idle, self._idle = self._idle, []
         for one in idle:
             one.close()
+        self._dropped(len(idle))

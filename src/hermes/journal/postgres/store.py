@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from hermes.config.sections import JournalConfig
-from hermes.errors import CommitUnknown, JournalError, JournalUnavailable
+from hermes.errors import CommitUnknown, JournalUnavailable
 from hermes.journal.connection import JournalConnection
 from hermes.journal.crash import crash_point
 from hermes.journal.postgres import schema
 from hermes.journal.postgres.dialect import PostgresConnection
 from hermes.journal.postgres.errors import CONFLICTS, explain, is_connection_lost, location_of
+from hermes.journal.postgres.pipeline import PipelinedConnection
 from hermes.journal.postgres.pool import PostgresPool, connect
 from hermes.journal.store import Store
 
@@ -37,8 +38,6 @@ _MOST_CONFLICTS = 10
 _PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 #: How long a request from outside waits before it is told that the database is away.
 _REACHABLE_SECONDS = 2
-_BEGIN_WRITE = b"BEGIN; SELECT pg_current_xact_id()::text"
-_BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _NUMBERED = (
     "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema() "
     "AND is_identity = 'YES' AND identity_generation = 'BY DEFAULT'"
@@ -88,9 +87,9 @@ class PostgresStore(Store):
     def _name(self) -> str:
         return f"hermes:{self.process_id}"
 
-    def _open(self) -> PostgresConnection:
+    def _open(self) -> PipelinedConnection:
         self._prepare()
-        connection = connect(self.url, self.schema, self._name())
+        connection = PipelinedConnection(connect(self.url, self.schema, self._name()).raw)
         connection.offset = self._offset
         return connection
 
@@ -156,13 +155,12 @@ class PostgresStore(Store):
     def sync(self) -> None:
         """Everything that was written is on disk."""
 
-    def _write_once(self, connection: PostgresConnection, work: Callable[[JournalConnection], T]) -> T:
-        (transaction,) = connection.command(_BEGIN_WRITE).fetchall()[0]
+    def _write_once(self, connection: PipelinedConnection, work: Callable[[JournalConnection], T]) -> T:
+        connection.begin()
         result = work(connection)
-        if not connection.is_in_transaction:
-            raise JournalError("a statement of the transaction had failed, so nothing was recorded")
+        transaction = connection.transaction()
         try:
-            connection.command(b"COMMIT")
+            connection.commit()
         except psycopg.Error as error:
             if connection.is_closed:
                 raise _Unknown(transaction, result) from error
@@ -173,13 +171,13 @@ class PostgresStore(Store):
         """Ask for the outcome of a transaction. Raises ``CommitUnknown`` when the server stays away, or forgot it."""
         query = "SELECT pg_xact_status(CAST(? AS xid8))"
 
-        def ask(connection: PostgresConnection) -> str | None:
+        def ask(connection: JournalConnection) -> str | None:
             return connection.execute(query, (transaction,)).fetchall()[0][0]
 
         give_up = time.monotonic() + self._wait_seconds
         try:
             # In progress: the server has yet to notice that the connection broke.
-            while (state := self._attempts(ask)) == "in progress" and time.monotonic() < give_up:
+            while (state := self.read(ask)) == "in progress" and time.monotonic() < give_up:
                 time.sleep(_PAUSE)
         except JournalUnavailable as error:
             raise CommitUnknown(f"{error}. Whether the last commit was made is not known") from error
@@ -192,23 +190,22 @@ class PostgresStore(Store):
     def read(self, work: Callable[[JournalConnection], T]) -> T:
         """Run ``work`` on a snapshot of every finished commit."""
 
-        def run(connection: PostgresConnection) -> T:
-            connection.command(_BEGIN_READ)
+        def run(connection: PipelinedConnection) -> T:
+            connection.begin_read()
             result = work(connection)
-            connection.command(b"ROLLBACK")
+            connection.roll_back()
             return result
 
         return self._attempts(run)
 
     # -- connections --------------------------------------------------------------------------------------------
 
-    def _attempts(self, run: Callable[[PostgresConnection], T]) -> T:
+    def _attempts(self, run: Callable[[PipelinedConnection], T]) -> T:
         """Do something on a connection: again while the server is away, and after conflicts."""
         give_up, pause, conflicts = time.monotonic() + self._wait_seconds, _PAUSE, 0
         while True:
             try:
-                with self._connection() as connection:
-                    return run(connection)
+                return self._once(run)
             except CONFLICTS as error:
                 conflicts += 1
                 if conflicts > _MOST_CONFLICTS:
@@ -219,20 +216,20 @@ class PostgresStore(Store):
                 time.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
-    @contextlib.contextmanager
-    def _connection(self) -> Generator[PostgresConnection]:
+    def _once(self, run: Callable[[PipelinedConnection], T]) -> T:
         connection = self._pool.take()
         try:
-            yield connection
+            result = run(connection)
         except BaseException as error:
             if isinstance(error, Exception) and not connection.is_closed:
                 with contextlib.suppress(psycopg.Error):
-                    connection.command(b"ROLLBACK")
+                    connection.roll_back()
                 self._pool.give_back(connection)
             else:
                 self._pool.discard(connection)
             raise
         self._pool.give_back(connection)
+        return result
 
     # -- the rest -----------------------------------------------------------------------------------------------
 
