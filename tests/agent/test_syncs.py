@@ -13,9 +13,11 @@ import pytest
 from hermes.agent.events import TurnResult
 from hermes.errors import JournalError
 from hermes.host import Host
+from hermes.http.pool import Connection
 from hermes.journal.sqlite import durability
 from hermes.testing import ScriptedProvider, text, tool_call, tool_calls
 from support import HostFactory
+from support.waiting import wait_until
 
 
 class Disk:
@@ -43,6 +45,11 @@ def disk(make_host: HostFactory, monkeypatch: pytest.MonkeyPatch) -> Generator[D
     made = Disk(monkeypatch)
     yield made
     made.may_sync.set()
+
+
+def keys(host: Host, session_id: str) -> set[str]:
+    """The keys of the recorded steps."""
+    return {event["key"] for event in host.sessions.events(session_id)}
 
 
 class Running(threading.Thread):
@@ -76,11 +83,90 @@ def test_a_step_that_only_reads_waits_for_no_sync(make_host: HostFactory, workdi
         assert accepted.wait(60)
         assert provider.wait_for_request(4).messages[-1]["role"] == "tool"
         assert turn.is_alive(), "the answer is not shown before it is on disk"
-        written = {event["key"] for event in host.sessions.events(turn.session.id)}
-        assert {"tool:1.0", "tool:2.0", "tool:2.1", "tool:3.0"} < written, "a killed process loses nothing of it"
+        calls = {"tool:1.0", "tool:2.0", "tool:2.1", "tool:3.0"}
+        wait_until(lambda: calls < keys(host, turn.session.id), "the record of what a killed process must not lose")
         disk.may_sync.set()
         turn.join(60)
     assert turn.result is not None and turn.result.answer == "Done."
+
+
+def test_the_record_of_a_step_is_written_while_the_next_answer_is_awaited(
+    make_host: HostFactory, workdir: Path
+) -> None:
+    """Not before the request is sent, which would cost time, and not after its answer, which may take minutes."""
+    (workdir / "a.txt").write_text("alpha\n")
+    arrived, may_answer = threading.Event(), threading.Event()
+
+    def answer(request: Any) -> Any:
+        if request.step == 0:
+            return tool_call("read_file", {"path": "a.txt"})
+        arrived.set()
+        assert may_answer.wait(60)
+        return text("Done.")
+
+    before: list[set[str]] = []
+    send = Connection.send
+
+    def look(connection: Connection, *arguments: Any) -> Any:
+        before.append(keys(host, turn.session.id))
+        return send(connection, *arguments)
+
+    with ScriptedProvider(answer) as provider, pytest.MonkeyPatch.context() as patch:
+        host = make_host(provider)
+        patch.setattr(Connection, "send", look)
+        turn = Running(host)
+        assert arrived.wait(60)
+        wait_until(lambda: {"model:1", "tool:1.0"} < keys(host, turn.session.id), "the record of the first step")
+        may_answer.set()
+        turn.join(60)
+    assert turn.result is not None and turn.result.answer == "Done."
+    assert "setup" in before[0], "a new connection takes its time, and so the record comes first"
+    assert "model:1" not in before[1]
+
+
+@pytest.mark.parametrize("hook", ["pre_api_request", "llm_request", "llm_execution"])
+def test_plugins_that_see_a_request_find_everything_before_it_on_record(
+    make_host: HostFactory, workdir: Path, hook: str
+) -> None:
+    """They may take their time, and a process may be killed meanwhile."""
+    (workdir / "a.txt").write_text("alpha\n")
+    seen: list[set[str]] = []
+
+    def look(*arguments: Any, **values: Any) -> Any:
+        seen.append(keys(host, values["session_id"]))
+        if hook == "llm_execution":
+            return values["next_call"](*arguments) if arguments else values["next_call"](values["request"])
+        return None
+
+    with ScriptedProvider([tool_call("read_file", {"path": "a.txt"}), text("Done.")]) as provider:
+        host = make_host(provider)
+        if hook == "pre_api_request":
+            host.hooks.subscribe("pre_api_request", "watcher", look)
+        else:
+            host.hooks.add_middleware(hook, "watcher", look)
+        assert host.new_session().run("Go").answer == "Done."
+    assert {"model:1", "tool:1.0"} < seen[1]
+
+
+def test_a_journal_that_cannot_be_written_while_a_request_is_out_ends_the_turn_in_order(
+    make_host: HostFactory, workdir: Path
+) -> None:
+    (workdir / "a.txt").write_text("alpha\n")
+    with ScriptedProvider([tool_call("read_file", {"path": "a.txt"}), text("never shown")]) as provider:
+        host = make_host(provider)
+        ends: list[str] = []
+
+        def end(**values: Any) -> None:
+            ends.append(values["reason"])
+
+        def fill(**_: Any) -> None:
+            vars(host.store)["_damage"] = JournalError("the disk is full")
+
+        host.hooks.subscribe("post_tool_call", "filler", fill)
+        host.hooks.subscribe("api_request_error", "watcher", end)
+        with pytest.raises(JournalError, match="the disk is full"):
+            host.new_session().run("Go")
+    assert ends == ["error"], "the attempt that began is closed"
 
 
 def test_an_effect_starts_once_its_claim_is_on_disk(make_host: HostFactory, workdir: Path, disk: Disk) -> None:

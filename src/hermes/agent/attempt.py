@@ -37,18 +37,28 @@ class EndpointAccess(Protocol):
 
 
 class DigestingWire:
-    """A wire that keeps the SHA-256 of the request body it made last: the bytes as they are sent."""
+    """A wire that knows the SHA-256 of the request body it made last: the bytes as they are sent.
+
+    It is taken when it is first asked for, so that sending does not wait for it.
+    """
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self.kwargs, self.parser, self.error_from = wire.kwargs, wire.parser, wire.error_from
-        #: Empty before the first request.
-        self.sha256 = ""
+        self._body: bytes | None = None
+        self._sha256 = ""
+
+    @property
+    def sha256(self) -> str:
+        """The digest; empty before the first request."""
+        if self._body is not None:
+            self._sha256, self._body = hashlib.sha256(self._body).hexdigest(), None
+        return self._sha256
 
     def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
         """The bytes to send for ``kwargs``."""
         request = self._wire.http_request(endpoint, kwargs)
-        self.sha256 = hashlib.sha256(request.body).hexdigest()
+        self._body = request.body
         return request
 
 

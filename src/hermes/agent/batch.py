@@ -234,7 +234,8 @@ class ToolBatch:
             slot.message = {"role": "tool", "tool_call_id": slot.call.request.id, "content": content}
             self._journal.message(self._step, slot.index + 1, slot.message)
             slot.call.record_change(self._journal, slot.key)
-        log.info("%s %s: %s, %d ms", slot.key, slot.call.request.name, word or outcome.status, outcome.duration_ms)
+        told = (slot.key, slot.call.request.name, word or outcome.status, outcome.duration_ms)
+        self._journal.log_recorded(log, "%s %s: %s, %d ms", *told)
         self._notify(ended)
 
     def _abandon(self, slot: _Slot) -> None:

@@ -138,6 +138,7 @@ class ModelCall(msgspec.Struct):
         return retry(policy, self.scope.interrupt, self._attempt, self._on_wait)
 
     def _on_wait(self, wait: Sleep, left: float) -> None:
+        self.journal.commit_soon()
         self._withdraw()
         if wait.endpoint is not None:
             there, is_first = wait.endpoint, left == wait.seconds
@@ -276,8 +277,18 @@ class ConversationAttempt(Attempt):
         """Send what execution middleware passed on, which is then the request that hooks see."""
         self.request = request
         return self.transport.send(
-            self.endpoint, self._sent, request, interrupt=self.interrupt, on_delta=self._on_delta
+            self.endpoint,
+            self._sent,
+            request,
+            interrupt=self.interrupt,
+            on_delta=self._on_delta,
+            on_wait=self._while_waiting,
         )
+
+    def _while_waiting(self) -> None:
+        """What costs no time while the server answers: the record of everything before this request."""
+        _ = self._sent.sha256
+        self.call.journal.commit_soon()
 
     def close(self, error: BaseException | None) -> None:
         """Fire the end event and journal the outcome."""
@@ -353,7 +364,8 @@ class ConversationAttempt(Attempt):
         self.call.journal.step(self.call.key, "done", "model", body | self._request_record(), self._parameters())
         model = reply.model or self.endpoint.model
         spent = f"{reply.usage.prompt_tokens} in, {reply.usage.output_tokens} out" if reply.usage else "usage unknown"
-        log.info("%s answered by %s: %s, %.3f s, %s", self.call.key, model, reply.finish_reason, duration, spent)
+        told = (self.call.key, model, reply.finish_reason, duration, spent)
+        self.call.journal.log_recorded(log, "%s answered by %s: %s, %.3f s, %s", *told)
         self.call.listener(answered)
 
     def _answered(self, reply: Reply, ended_at: float) -> AttemptAnswered:

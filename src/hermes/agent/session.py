@@ -520,7 +520,7 @@ class Session:
             self._running.release()
 
 
-def _files_of_call(call: ToolEnded, cwd: Path) -> list[Path]:
+def _files_of_call(call: ToolEnded, cwd: Path) -> list[str]:
     """The files that a call of a file tool names."""
     if call.tool_name not in ("read_file", "write_file", "patch"):
         return []
@@ -533,10 +533,10 @@ def _files_of_call(call: ToolEnded, cwd: Path) -> list[Path]:
         from hermes.tools.files.patch_v4a import paths_in
 
         named += paths_in(patch)
-    found: list[Path] = []
+    found: list[str] = []
     for path in filter(None, named):
         with contextlib.suppress(ValueError):  # the call itself failed for it
-            found.append(Path(resolve_path(path, cwd)))
+            found.append(resolve_path(path, cwd))
     return found
 
 

@@ -396,6 +396,12 @@ class Turn:
         """Whether plugins have a word about an answer."""
         return self._hooks.pre_verify is not None or self._hooks.transform_llm_output is not None
 
+    @property
+    def _may_wait_before_a_request(self) -> bool:
+        """Whether plugins see a request before it is sent."""
+        hooks = self._hooks
+        return hooks.pre_api_request is not None or hooks.llm_request is not None or hooks.llm_execution is not None
+
     def _recorded_answer(self, key: str, tools: list[ToolDefinition]) -> Answered | None:
         """The recorded reply, unless it is empty: replaying that would end the turn the same way for ever."""
         recorded = self._journal.steps.get(key)
@@ -411,16 +417,18 @@ class Turn:
     ) -> Answered:
         """Ask, after making room where it is short; a request that the provider finds too long is shortened again.
 
-        What was recorded so far goes to the disk while the model answers: a model call may be repeated.
+        What was recorded so far is written and goes to the disk while the model answers: a model call may be repeated.
         """
-        self._journal.commit_soon()
-        requests.make_room(step, self._place, tools)
+        if self._may_wait_before_a_request:
+            self._journal.commit_soon()
+        messages = requests.fitting(step, self._place, tools)
         while True:
             try:
-                return self._call_model(step, requests.build(self._place), tools, is_last=is_last)
+                return self._call_model(step, messages, tools, is_last=is_last)
             except ProviderError as error:
                 if error.reason != "context_too_long" or not requests.make_more_room(step, self._place, tools):
                     raise
+            messages = requests.build(self._place)
 
     def _call_model(
         self, step: int, messages: list[Message], tools: list[ToolDefinition], *, is_last: bool

@@ -77,14 +77,16 @@ class HttpClient:
         ca_bundle: str = "",
         max_bytes: int = MAX_BODY_BYTES,
         repeatable: bool = False,
+        on_wait: Callable[[], object] | None = None,
     ) -> ResponseStream:
         """Send a request and return its response once the head is there; the body is read from the stream.
 
         A ``repeatable`` request that a kept connection loses before the first byte of an answer is sent once more, on
-        a new one: the server may have closed the old one at that very moment. Raises ``HttpError``, or
-        ``Interrupted`` when the interrupt is cancelled. Redirects are not followed.
+        a new one: the server may have closed the old one at that very moment. ``on_wait`` is called before a connection
+        is opened and before the wait for the answer. Raises ``HttpError``, or ``Interrupted`` when the interrupt is
+        cancelled. Redirects are not followed.
         """
-        exchange = Exchange(interrupt or Interrupt(), timeouts or Timeouts())
+        exchange = Exchange(interrupt or Interrupt(), timeouts or Timeouts(), on_wait)
         try:
             return self._open(exchange, method, url, headers, body, guard, ca_bundle, max_bytes)
         except KeptConnectionLost:

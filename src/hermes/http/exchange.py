@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
+from collections.abc import Callable
 
 import msgspec
 
@@ -35,11 +36,12 @@ class Exchange:
     the interrupt first. The order in ``hold`` (store the socket, then check) leaves no gap for a lost wake-up.
     """
 
-    __slots__ = ("_connect_until", "_deadline", "_socket", "interrupt", "phase", "timeouts")
+    __slots__ = ("_connect_until", "_deadline", "_socket", "interrupt", "on_wait", "phase", "timeouts")
 
-    def __init__(self, interrupt: Interrupt, timeouts: Timeouts) -> None:
+    def __init__(self, interrupt: Interrupt, timeouts: Timeouts, on_wait: Callable[[], object] | None = None) -> None:
         self.interrupt = interrupt
         self.timeouts = timeouts
+        self.on_wait = on_wait
         self._socket: socket.socket | None = None
         self._deadline = None if timeouts.total is None else time.monotonic() + timeouts.total
         self.restart()
@@ -74,6 +76,11 @@ class Exchange:
         """The content is complete: wait only so long for the formal end of the body."""
         self.phase = "next chunk"
         self.timeouts = Timeouts(between_chunks=seconds, total=self.timeouts.total)
+
+    def waits(self) -> None:
+        """The server has the next move: do what was put off until then, so that it costs no time of its own."""
+        if self.on_wait is not None:
+            self.on_wait()
 
     def hold(self, sock: socket.socket) -> None:
         """Name the socket that the request is about to wait on."""

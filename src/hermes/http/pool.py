@@ -61,6 +61,7 @@ class Connection:
         except ConnectionLost:
             pass  # a server that refuses early closes early, but may have sent the reason
         exchange.phase = "first byte"
+        exchange.waits()
         return self._receive_head(exchange)
 
     def _receive_head(self, exchange: Exchange) -> Head:
@@ -157,6 +158,7 @@ class ConnectionPool:
             connection.stream.close()
 
     def _open(self, key: str, route: Route, ca_bundle: str, guard: Guard | None, exchange: Exchange) -> Connection:
+        exchange.waits()
         before, after = route.tls_hosts()
         stream = _connect(route, guard, exchange)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, cast
@@ -87,13 +88,15 @@ def is_aside(key: str) -> bool:
 class _Pending:
     """The rows of the next commit, already encoded: later changes to a recorded value do not change the record."""
 
-    __slots__ = ("events", "messages", "others")
+    __slots__ = ("events", "lines", "messages", "others")
 
     def __init__(self) -> None:
         self.events: list[NewEvent] = []
         #: (step, position, role, body, whether it replaces another)
         self.messages: list[tuple[int, int, str, str, bool]] = []
         self.others: list[Callable[[JournalConnection], object]] = []
+        #: Lines for the log, once the rows are written.
+        self.lines: list[tuple[logging.Logger, str, tuple[object, ...]]] = []
 
     def __bool__(self) -> bool:
         return bool(self.events or self.messages or self.others)
@@ -102,6 +105,11 @@ class _Pending:
         self.events += later.events
         self.messages += later.messages
         self.others += later.others
+        self.lines += later.lines
+
+    def log(self) -> None:
+        for logger, text, values in self.lines:
+            logger.info(text, *values)
 
 
 class TurnJournal:
@@ -191,6 +199,11 @@ class TurnJournal:
         self.event("turn_ended", "", {"state": state, "error": error, **failure})
         self._add_other(write)
 
+    def log_recorded(self, logger: logging.Logger, text: str, *values: object) -> None:
+        """Log what was recorded, as soon as the record is written."""
+        with self._pending_lock:
+            self._pending.lines.append((logger, text, values))
+
     def _masked(self, value: _Recorded) -> _Recorded:
         return value if self.redactor is None else self.redactor.mask_data(value)
 
@@ -231,6 +244,7 @@ class TurnJournal:
                 raise self._unknown
             rows = self._take_pending()
             if not rows:
+                rows.log()
                 return False
             try:
                 self._store.write_soon(lambda connection: self._write(connection, rows))
@@ -243,11 +257,14 @@ class TurnJournal:
                     rows.extend(self._pending)
                     self._pending = rows
                 raise
+            rows.log()
             return True
 
     def write_pending(self, connection: JournalConnection) -> None:
         """Like ``commit``, inside a transaction that is already open."""
-        self._write(connection, self._take_pending())
+        rows = self._take_pending()
+        self._write(connection, rows)
+        rows.log()
 
     def _take_pending(self) -> _Pending:
         with self._pending_lock:

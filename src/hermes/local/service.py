@@ -70,8 +70,11 @@ class LocalService:
         *,
         interrupt: Interrupt,
         on_delta: Callable[[Delta], None] | None = None,
+        on_wait: Callable[[], object] | None = None,
     ) -> Record:
         """One request to the local server and its whole answer."""
+        if on_wait is not None:
+            on_wait()  # the server may have to be started
         reached = self.reached(endpoint, interrupt)
         return self._transport.send(reached, wire, kwargs, interrupt=interrupt, on_delta=on_delta)
 

@@ -50,9 +50,11 @@ class Driver:
         *,
         interrupt: Interrupt,
         on_delta: OnDelta | None = None,
+        on_wait: Callable[[], object] | None = None,
     ) -> Record:
         """One request and its whole answer; ``on_delta`` sees the pieces as they arrive.
 
+        ``on_wait`` is called when the request is sent, and before a new connection is opened for it.
         Raises ``ProviderError`` (an ``IncompleteReply`` when part of an answer had arrived) or, when the
         interrupt is cancelled, ``InterruptedReply``. A numeric ``timeout`` in ``kwargs`` limits the whole call.
         """
@@ -60,7 +62,7 @@ class Driver:
         parser = wire.parser(endpoint, streaming=bool(kwargs.get("stream")), tools=bool(kwargs.get("tools")))
         try:
             transfer = _Transfer(endpoint, wire, request, parser, on_delta)
-            return transfer.run(self.http, timeouts_of(endpoint, kwargs), interrupt)
+            return transfer.run(self.http, timeouts_of(endpoint, kwargs), interrupt, on_wait)
         except Interrupted as stop:
             raise InterruptedReply(stop.reason, parser.partial()) from None
 
@@ -90,7 +92,9 @@ class _Transfer:
         self._on_delta = on_delta
         self._shown = False
 
-    def run(self, http: HttpClient, timeouts: Timeouts, interrupt: Interrupt) -> Record:
+    def run(
+        self, http: HttpClient, timeouts: Timeouts, interrupt: Interrupt, on_wait: Callable[[], object] | None
+    ) -> Record:
         """Send the request and read the answer to its end, or to where it breaks off."""
         request, endpoint, started = self._request, self._endpoint, False
         broken: NetworkError | None = None
@@ -105,6 +109,7 @@ class _Transfer:
                 ca_bundle=endpoint.ca_bundle,
                 max_bytes=endpoint.max_response_bytes,
                 repeatable=True,
+                on_wait=on_wait,
             ) as response:
                 if not 200 <= response.status < 300:
                     body = response.read_prefix(_MAX_ERROR_BODY)

@@ -88,8 +88,11 @@ class RecordedTransport:
         *,
         interrupt: Interrupt,
         on_delta: Callable[[Delta], None] | None = None,
+        on_wait: Callable[[], object] | None = None,
     ) -> Record:
         """The recorded answer; a recorded failure is raised again."""
+        if on_wait is not None:
+            on_wait()
         interrupt.check()
         scope = current_scope.get()
         turn = self._turns.get(scope.turn_id) if scope else None

@@ -46,11 +46,14 @@ def shows_fetched(args: Args, context: ToolContext) -> bool:
 
 def reads_outside(args: Args, context: ToolContext) -> bool:
     """Whether a path lies outside of the working folder, links followed. What is inside is the user's own work."""
-    from hermes.tools.files.paths import resolve_path
+    from hermes.tools.files.paths import has_link_below, resolve_path
 
+    folder = str(context.cwd)
     try:
-        path = os.path.realpath(resolve_path(args.get("path") or ".", context.cwd))
+        path = resolve_path(args.get("path") or ".", folder)
     except ValueError:
         return False  # the tool refuses such a path by itself
-    folder = os.path.realpath(context.cwd)
+    if path.startswith(folder.rstrip("/") + "/") and not has_link_below(folder, path):
+        return False
+    path, folder = os.path.realpath(path), os.path.realpath(folder)
     return path != folder and not path.startswith(folder.rstrip("/") + "/")

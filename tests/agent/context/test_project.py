@@ -92,11 +92,11 @@ def test_a_file_cannot_close_its_own_fence(project: Path) -> None:
 
 def test_deeper_files_are_given_once_when_their_folder_is_entered(project: Path) -> None:
     instructions = ProjectInstructions(project)
-    [message] = instructions.below([project / "src" / "app" / "a.py"], never)
+    [message] = instructions.below([str(project / "src" / "app" / "a.py")], never)
     assert message.startswith("Instructions of the project for work in src:") and "Use blanks." in message
-    assert instructions.below([project / "src" / "b.py"], never) == []
-    assert ProjectInstructions(project).below([project / "src" / "b.py"], message.__contains__) == []
-    assert ProjectInstructions(project).below([project / "c.py", Path("/etc/hosts")], never) == []
+    assert instructions.below([str(project / "src" / "b.py")], never) == []
+    assert ProjectInstructions(project).below([str(project / "src" / "b.py")], message.__contains__) == []
+    assert ProjectInstructions(project).below([str(project / "c.py"), "/etc/hosts"], never) == []
 
 
 def system_of(request: RecordedRequest) -> str:

@@ -55,8 +55,9 @@ class ProjectInstructions:
         self.root = cwd if is_confined else repository_root(cwd) or cwd
         #: What the user should know: files that were cut or left out.
         self.notices: list[str] = []
-        #: Deeper folders that were looked at.
+        #: Deeper folders that were looked at, and the parents of all paths.
         self._seen: set[Path] = set()
+        self._parents: set[str] = set()
 
     @cached_property
     def files(self) -> Sequence[InstructionFile]:
@@ -77,16 +78,19 @@ class ProjectInstructions:
         """The part of the system prompt; empty when there is no file."""
         return "\n\n".join([_PREFACE, *(file.fenced() for file in self.files)]) if self.files else ""
 
-    def below(self, paths: Iterable[Path], is_given: Callable[[str], bool]) -> list[str]:
+    def below(self, paths: Iterable[str], is_given: Callable[[str], bool]) -> list[str]:
         """The instructions of deeper folders that these paths lie in, as messages.
 
         ``is_given`` finds the opening line of a file in the conversation: what is there is not given again.
         """
         texts: list[str] = []
-        for path in paths:
-            if self._cwd not in path.parents:
+        for parent in map(os.path.dirname, paths):
+            if parent in self._parents:
                 continue
-            inner = path.relative_to(self._cwd).parts[:-1]
+            self._parents.add(parent)
+            if self._cwd not in Path(parent).parents:
+                continue
+            inner = Path(parent).relative_to(self._cwd).parts
             for depth in range(1, len(inner) + 1):
                 folder = self._cwd.joinpath(*inner[:depth])
                 if folder in self._seen:

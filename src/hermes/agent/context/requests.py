@@ -79,16 +79,18 @@ class RequestBuilder:
             if recorded is not None:
                 self._transcript.compact(msgspec.convert(recorded.body, Compaction, from_attributes=True))
 
-    def make_room(self, step: int, place: MessagePlace, tools: list[ToolDefinition]) -> None:
-        """Compact before a step whose answer belongs at ``place``, when the window is getting full."""
+    def fitting(self, step: int, place: MessagePlace, tools: list[ToolDefinition]) -> list[Message]:
+        """The messages of that request, compacted before it when the window is getting full."""
+        request = self.build(place)
         key = next(_keys(step))
         if key in self._journal.steps:
-            return
-        request = self.build(place)
+            return request
         tokens = self._window.tokens(request, tools)
         self._learn_window(step, tokens)
-        if self._window.is_full(request, tokens):
-            self._compact(key, place, tokens, retry=0)
+        if not self._window.is_full(request, tokens):
+            return request
+        self._compact(key, place, tokens, retry=0)
+        return self.build(place)
 
     def _learn_window(self, step: int, tokens: int) -> None:
         """What the server tells about its window is on record: a run that is run again compacts at the same point."""
@@ -110,6 +112,7 @@ class RequestBuilder:
         return False
 
     def _compact(self, key: str, place: MessagePlace, tokens: int, *, retry: int) -> bool:
+        self._journal.commit_soon()  # a summary takes its time
         before = self._transcript.messages(before=place)
         shorter = self._window.compact(
             before,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 
 import msgspec
 
@@ -54,10 +54,13 @@ class SessionTranscript:
         return len(self.earlier) + (0 if self._turn is None else len(self._places(self._turn.messages, before)))
 
     def _places(self, turn: dict[MessagePlace, Message], before: MessagePlace | None) -> list[MessagePlace]:
-        # Keys are only added. Sorting copies them at once: other threads may add messages meanwhile.
         places = self._sorted_places
         if len(places) != len(turn):
-            places = self._sorted_places = sorted(turn)
+            # Keys are only added. Copies, because other threads may add messages meanwhile.
+            added, places = list(turn)[len(places) :], places.copy()
+            for place in added:
+                insort(places, place)
+            self._sorted_places = places
         end = len(places) if before is None else bisect_left(places, before)
         return places[bisect_left(places, self._since) : end]
 

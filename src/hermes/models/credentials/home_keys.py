@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ class HomeKeys:
         self._tokens = sign_in_settings(config)
         self._http = http
         self._redactor = redactor
-        self._path = home / "auth.json"
+        self._path = str(home / "auth.json")
         self._pool: CredentialPool | None = None
         self._lock = threading.Lock()
 
@@ -97,7 +98,7 @@ class HomeKeys:
         return OAuthRefresh(self._home, self._tokens, self._http).refresh(credential, state)
 
     def _opened(self) -> CredentialPool | None:
-        if self._pool is None and not self._path.exists():
+        if self._pool is None and not os.access(self._path, os.F_OK):
             return None
         return self._open()
 

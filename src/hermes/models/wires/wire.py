@@ -114,8 +114,12 @@ class Transport(Protocol):
         *,
         interrupt: Interrupt,
         on_delta: Callable[[Delta], None] | None = None,
+        on_wait: Callable[[], object] | None = None,
     ) -> Record:
-        """Raises ``ProviderError`` when the request fails and ``Interrupted`` when ``interrupt`` is cancelled."""
+        """``on_delta`` sees the pieces of the answer; ``on_wait`` is called before each long wait for the server.
+
+        Raises ``ProviderError`` when the request fails and ``Interrupted`` when ``interrupt`` is cancelled.
+        """
         ...
 
 

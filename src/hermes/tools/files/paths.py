@@ -60,6 +60,15 @@ def resolve_path(path: object, cwd: Path | str) -> str:
     return os.path.normpath(absolute)
 
 
+def has_link_below(folder: str, path: str) -> bool:
+    """Whether a part of ``path`` below ``folder``, which it begins with, is a symbolic link, as far as it exists."""
+    while len(path) > len(folder):
+        if os.path.islink(path):
+            return True
+        path = os.path.dirname(path)
+    return False
+
+
 def display_path(path: str, cwd: Path | str) -> str:
     """``path`` relative to the working directory when it lies inside it, else as it is."""
     prefix = os.path.join(cwd, "")

@@ -28,8 +28,8 @@ def merged_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def merged_users(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The messages with user messages in a row as one: the same list when there are none."""
-    roles = [message.get("role") for message in messages]
-    if not any(role == "user" == later for role, later in pairwise(roles)):
+    users = [at for at, message in enumerate(messages) if message.get("role") == "user"]
+    if not any(at + 1 == later for at, later in pairwise(users)):
         return messages
     merged: list[dict[str, Any]] = []
     for message in messages:
