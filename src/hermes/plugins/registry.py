@@ -195,7 +195,8 @@ class PluginSet:
         else:
             matches = [offer for offer in found if offer.name == name]
             matches = matches or [offer for offer in found if name in (offer.plugin, offer.plugin.rpartition("/")[2])]
-        if len(matches) == 1:
+        # A package may be a plugin and a memory by two entry points, and registers the same thing from both.
+        if matches and len({(one.name, _made_of(one.value)) for one in matches}) == 1:
             self.take(kind, matches[0].name)
             return matches[0]
         names = ", ".join(sorted(f"{offer.name} (plugin {offer.plugin})" for offer in matches or found))
@@ -221,3 +222,8 @@ class PluginSet:
         """Deliver the events that are still queued, within a few seconds."""
         for plugin in self._hooks.flush():
             log.warning("plugin %r: not all of its background events were delivered in time", plugin)
+
+
+def _made_of(value: object) -> object:
+    """What tells one provider from another of the same name: its class, or the function or class itself."""
+    return value if isinstance(value, type) or hasattr(value, "__qualname__") else type(value)

@@ -255,6 +255,28 @@ def test_a_plugin_that_is_enabled_may_offer_a_memory_too(home: Path, workdir: Pa
     assert ["shutdown"] in diary(home)
 
 
+def test_a_memory_may_register_its_tools_and_itself_twice(
+    home: Path, workdir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Some packages are a plugin and a memory, and register their tools for use without the memory as well."""
+    source = (
+        DIARY
+        + """
+    ctx.register_memory_provider(Diary(ctx))
+    for schema in Diary(ctx).get_tool_schemas()[:1]:
+        ctx.register_tool(schema["name"], "memory", schema, lambda args, **_: '{"error": "not initialized"}')
+"""
+    )
+    write_plugin(home, "diary", source)
+    script = [tool_call("diary_recall", {"about": "milk"}), text("ok")]
+    with ScriptedProvider(script) as provider, diary_host(home, workdir, provider) as host:
+        session = host.new_session()
+        session.run("x")
+        [found] = tool_answers(host, session.id)
+    assert found == {"tool": "diary_recall", "about": "milk", "session": session.id}
+    assert "several plugins" not in caplog.text and "diary_recall" not in caplog.text
+
+
 def test_a_memory_that_nobody_selected_is_not_loaded(home: Path, workdir: Path) -> None:
     write_plugin(home, "diary", DIARY)
     with ScriptedProvider(text("ok")) as provider, configured_host(home, workdir, provider) as host:

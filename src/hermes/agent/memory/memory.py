@@ -126,8 +126,10 @@ class Memory:
             return [provided]
         self._provided = provided
         for tool in provided.tools(loop):
+            known = tools.get(tool.name)
             try:
-                tools.add(tool)
+                # A plugin may register the same tools for use without the memory; the memory is ready for its own.
+                tools.add(tool, override=known is not None and provided.registered(known))
             except PluginError as error:
                 log.warning("memory %r: %s", name, error)
         return []

@@ -82,6 +82,10 @@ class ProvidedMemory:
         """Whether a tool is the provider's."""
         return tool.toolset == "memory" and tool.plugin == self.plugin
 
+    def registered(self, tool: Tool) -> bool:
+        """Whether the plugin of the provider registered a tool itself, perhaps by another of its entry points."""
+        return bool(tool.plugin) and tool.plugin.rpartition("/")[2] == self.plugin.rpartition("/")[2]
+
     def tools(self, loop: AsyncLoop) -> list[Tool]:
         """The tools that the provider offers to the model."""
         made: list[Tool] = []
