@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from hermes.config.gateway_sections import GatewayPlatformConfig
 from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, PlatformConfig, ProcessingOutcome, SendResult
 from hermes.gateway.store.outbox import Outbox, OutgoingMessage
 from support.gateway_rig import GatewayRig, RunningGateway
+from support.line_platform import LineAdapter
 from support.waiting import wait_until
 
 
@@ -215,3 +217,46 @@ def test_an_adapter_may_be_with_its_turns_and_fail_there(rig: GatewayRig) -> Non
     Curious._process_message_background = Jealous._process_message_background  # type: ignore[method-assign]  # pyright: ignore[reportPrivateUsage]
     running.on_loop(say("alone"))
     wait_until(lambda: made[0].sent[-1] == "Answer to alone", "the turn without its adapter")
+
+
+def test_what_an_adapter_sets_around_a_turn_reaches_its_hooks(rig: GatewayRig) -> None:
+    """Published adapters keep who calls in context variables, and know a final answer by ``_send_with_retry``."""
+    caller: ContextVar[str] = ContextVar("caller", default="")
+    left_over: ContextVar[str] = ContextVar("left_over", default="")
+    seen: list[tuple[str, str]] = []
+    final: list[tuple[str, str]] = []
+
+    class Careful(LineAdapter):
+        async def handle_message(self, event: MessageEvent) -> None:
+            caller.set(f"hands over {event.text}")
+            await super().handle_message(event)
+
+        async def _process_message_background(self, event: MessageEvent, session_key: str) -> None:
+            token = caller.set(f"asked {event.text}")
+            try:
+                await super()._process_message_background(event, session_key)
+            finally:
+                caller.reset(token)
+
+        async def _send_with_retry(
+            self, chat_id: str, content: str, reply_to: str | None = None, metadata: Any = None, **_: Any
+        ) -> SendResult:
+            final.append((content, caller.get()))
+            return await super()._send_with_retry(chat_id, content, reply_to, metadata)
+
+    class Plugin:
+        @staticmethod
+        def register(ctx: Any) -> None:
+            def hook(**_: Any) -> None:
+                seen.append((caller.get(), left_over.get()))
+                left_over.set("of another turn")
+
+            ctx.register_platform("line", "Lines", Careful, lambda: True)
+            ctx.register_hook("pre_llm_call", hook)
+
+    rig.start(plugins=[Plugin])
+    client = rig.client()
+    for number in range(4):
+        assert client.ask(f"m{number}", f"chat{number % 2}") == f"Answer to m{number}"
+    assert seen == [(f"asked m{number}", "") for number in range(4)]
+    assert final == [(f"Answer to m{number}", f"asked m{number}") for number in range(4)]

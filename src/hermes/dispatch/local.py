@@ -7,6 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
+from contextvars import Context
 from functools import partial
 
 from hermes.agent.events import Listener, ignore_events
@@ -223,7 +224,11 @@ class LocalDispatcher:
         while self._is_started and not self._is_released and (submission := self._queue.take()) is not None:
             turn = self._turns[submission.turn_id]
             turn.now = DispatchedTurn("running")
-            self._host.workers.submit(partial(self._run, turn))
+            # In a context of its own: what plugins keep in context variables stays with its turn.
+            self._host.workers.submit(partial(self._run_apart, turn))
+
+    def _run_apart(self, turn: _LocalTurn) -> None:
+        Context().run(self._run, turn)
 
     def _run(self, turn: _LocalTurn) -> None:
         submission = turn.submission

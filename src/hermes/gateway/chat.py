@@ -7,6 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ _FULL_SECONDS = 1.0
 class ChatWork:
     """One message on its way through a chat."""
 
-    __slots__ = ("event", "is_done", "is_stale", "message", "row", "sender", "source", "turn_id")
+    __slots__ = ("context", "event", "is_done", "is_stale", "message", "row", "sender", "source", "turn_id")
 
     def __init__(
         self, message: IncomingMessage, event: MessageEvent, source: SessionSource, sender: Sender, row: ChatRow
@@ -54,6 +55,8 @@ class ChatWork:
         self.sender = sender
         #: The chat as it was when the message was accepted.
         self.row = row
+        #: What its adapter sets beyond this, its turn has too.
+        self.context = Context()
         #: Its turn, once it was submitted.
         self.turn_id = ""
         #: The turn was stopped: whatever it still says is not sent.
@@ -104,7 +107,8 @@ class GatewayChat:
 
     def _start(self, name: str, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if name not in self._tasks:
-            self._tasks[name] = asyncio.create_task(self._run(name, loop))
+            # In a context of its own: it outlives the message that an adapter is handing over now.
+            self._tasks[name] = asyncio.create_task(self._run(name, loop), context=Context())
 
     async def _run(self, name: str, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
@@ -197,6 +201,7 @@ class GatewayChat:
     async def _answer(self, work: ChatWork) -> None:
         adapter = self._gateway.adapters.get(work.message.platform)
         if adapter is not None and _takes_part(adapter):
+            work.context = copy_context()
             try:
                 await adapter._process_message_background(work.event, self.row.key)  # pyright: ignore[reportPrivateUsage]
             except asyncio.CancelledError:

@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -35,7 +36,7 @@ from hermes.gateway.adapter import (
 from hermes.gateway.chat import ChatWork, GatewayChat
 from hermes.gateway.deliveries import Deliveries
 from hermes.gateway.platforms import FIRST_PAUSE, PlatformStatus, PlatformSupervisor
-from hermes.gateway.questions import chat_entry, outgoing
+from hermes.gateway.questions import TurnVariables, chat_entry, outgoing
 from hermes.gateway.session_store import SessionStore
 from hermes.gateway.store.attachments import store_files
 from hermes.gateway.store.inbox import ChatRow, Inbox, IncomingMessage
@@ -97,7 +98,10 @@ class Gateway:
         #: The adapters that are connected.
         self.adapters: dict[str, BasePlatformAdapter] = {}
         #: What each surface does around its turns; services add theirs before the gateway starts.
-        self.turn_entries: dict[str, TurnEntry] = dict.fromkeys(self.platforms, chat_entry(host))
+        #: What adapters set around the turns that run, by request key.
+        self.turn_variables: TurnVariables = {}
+        chats = chat_entry(host, self.turn_variables)
+        self.turn_entries: dict[str, TurnEntry] = dict.fromkeys(self.platforms, chats)
         self.dispatcher = make_dispatcher(host, entries=self.turn_entries, platforms=self.turn_entries.keys())
         #: The chats that wait for the answer to a question, by its id.
         self.asked: dict[str, GatewayChat] = {}
@@ -385,7 +389,13 @@ class Gateway:
         if chat is None or work is None or work.event is not event or work.is_done:
             log.warning("an adapter wanted to run a turn out of order; it is ignored")
             return ProcessingOutcome.CANCELLED
-        return await chat.run_turn(work, waits_for_sending=True)
+        before, key = work.context, work.message.request_key
+        now = copy_context()
+        self.turn_variables[key] = {one: now[one] for one in now if one not in before or before[one] is not now[one]}
+        try:
+            return await chat.run_turn(work, waits_for_sending=True)
+        finally:
+            self.turn_variables.pop(key, None)
 
     def interrupt(self, key: str) -> None:
         """Stop the turn that runs in a conversation."""

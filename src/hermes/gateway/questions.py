@@ -10,6 +10,7 @@ import contextlib
 import re
 import time
 from collections.abc import Generator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
@@ -62,13 +63,22 @@ class ChatResponder:
         raise TurnSuspended(time.time() + self._timeout)
 
 
-def chat_entry(host: Host) -> TurnEntry:
-    """What surrounds a turn of a chat, in the process that runs it: who sent the message, and who can be asked."""
+#: Context variables and their values, by the request key of a turn.
+TurnVariables = dict[str, dict[ContextVar[Any], Any]]
+
+
+def chat_entry(host: Host, variables: TurnVariables | None = None) -> TurnEntry:
+    """What surrounds a turn of a chat, in the process that runs it: who sent the message, and who can be asked.
+
+    ``variables`` are what adapters have set around their turns, for their own hooks to find.
+    """
 
     @contextlib.contextmanager
     def entered(session: Session, submission: Submission) -> Generator[None]:
         extra: dict[str, Any] = submission.options.get("extra", {})
         session.sender_id = extra.get("sender_id", "")
+        for variable, value in (variables or {}).get(submission.request_key, {}).items():
+            variable.set(value)
         responder = ChatResponder(extra.get("role", "user"), host.config.gateway.approval_timeout)
         host.responders.attach(session.id, responder)
         try:

@@ -323,6 +323,12 @@ class BasePlatformAdapter(ABC):
     def set_busy_session_handler(self, handler: Any) -> None:
         """Accepted for adapters that call it; the gateway itself decides about messages that arrive during a turn."""
 
+    async def _send_with_retry(
+        self, chat_id: str, content: str, reply_to: str | None = None, metadata: Any = None, **_: Any
+    ) -> SendResult:
+        """Send a finished message. The gateway calls this; it tries again by itself, as the result says."""
+        return await self.send(chat_id, content, reply_to=reply_to, metadata=metadata)
+
     async def _process_message_background(self, event: MessageEvent, session_key: str) -> None:
         """The work on one message, from its turn's beginning until its answer is sent."""
         assert self._turn_runner is not None
