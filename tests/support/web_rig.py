@@ -108,6 +108,13 @@ class LiveEvents:
             name, _, value = line.decode().rstrip("\n").partition(": ")
             fields[name] = value
 
+    def rest(self) -> str:
+        """Everything that was not read yet, once the server has stopped."""
+        try:
+            return self.response.read().decode()
+        finally:
+            self.close()
+
     def close(self) -> None:
         self.response.close()
         self._connection.close()

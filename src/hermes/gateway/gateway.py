@@ -257,6 +257,9 @@ class Gateway:
         if notice:
             self.outbox.add(outgoing(f"notice:{new_id()}", source, notice))
             return None
+        # The model would not see them, and the inbox is part of the journal.
+        event.text = self.host.redactor.mask_known(event.text or "")
+        event.reply_to_text = event.reply_to_text and self.host.redactor.mask_known(event.reply_to_text)
         row, is_new = self._open_chat(source, sender)
         message = self.inbox.accept(row, event.message_id or f"made:{new_id()}", event, is_new=is_new)
         if message is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.config.principals import default_workspace, make_private
+from hermes.config.secrets import home_redactor
 from hermes.config.sections import Config
 from hermes.errors import PluginError
 from hermes.journal.store import Store
@@ -38,9 +39,10 @@ class PluginJobs:
         """Make a schedule."""
         self._check(options)
         repeat = options.get("repeat")
+        mask = home_redactor(self._home).mask_known
         made = new_schedule(
-            name=name or "",
-            prompt=prompt,
+            name=mask(name or ""),
+            prompt=mask(prompt),
             timing=schedule,
             zone=self._config.cron.timezone or local_zone(),
             cwd=self._folder(options.get("workdir")),
@@ -70,7 +72,10 @@ class PluginJobs:
         if found is None:
             return None
         self._check(updates)
-        changes = {name: updates[name] for name in ("name", "prompt", "model", "provider") if updates.get(name)}
+        mask = home_redactor(self._home).mask_known
+        changes: dict[str, Any] = {
+            name: mask(updates[name]) for name in ("name", "prompt", "model", "provider") if updates.get(name)
+        }
         if updates.get("schedule"):
             now = time.time()
             changes |= {"timing": parse_timing(str(updates["schedule"]), found.zone, now).text, "anchor": now // 1}

@@ -26,6 +26,7 @@ from hermes.cli.terminal import (
 )
 from hermes.commands.text import columns, duration, plural
 from hermes.config import Config, apply_env, hermes_home, load_config, load_env_file
+from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError
 from hermes.journal.store import home_store
 from hermes.schedules.schedule import Schedule, ScheduleRun
@@ -129,9 +130,10 @@ def _opened(home: Path) -> Generator[Schedules]:
 def _add(args: argparse.Namespace, home: Path) -> int:
     config = load_config(home).config
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
+    mask = home_redactor(home).mask_known
     schedule = new_schedule(
-        name=args.name or "",
-        prompt=prompt,
+        name=mask(args.name or ""),
+        prompt=mask(prompt),
         timing=args.when,
         zone=_zone(args.tz, config),
         cwd=_folder(args.cwd or "."),
@@ -160,7 +162,8 @@ def _edit(args: argparse.Namespace, home: Path) -> int:
     with _opened(home) as schedules:
         schedule = schedules.get(args.id)
         changes = _given(args, config)
-        changes |= {name: value for name in ("name", "prompt") if (value := getattr(args, name)) is not None}
+        mask = home_redactor(home).mask_known
+        changes |= {name: mask(value) for name in ("name", "prompt") if (value := getattr(args, name)) is not None}
         if args.cwd is not None:
             changes["cwd"] = _folder(args.cwd)
         zone = args.tz or schedule.zone

@@ -41,6 +41,7 @@ class ApiServer:
     def __init__(self, host: Host, principals: Principals, *, fallback: ASGIApp | None = None) -> None:
         """``fallback`` answers what is none of the API's paths, such as the page."""
         self._host = host
+        self.redactor = host.redactor
         self._settings = host.config.gateway.api
         self._principals = principals
         self.runs = ApiRuns(host, principals)
@@ -198,7 +199,7 @@ class _Guarded:
         except ClientGone:
             return
         except ApiError as error:
-            response = error.response()
+            response = error.response(self._server.redactor)
         except JournalUnavailable as error:
             log.warning("a request of the API cannot be answered now: %s", error)
             later = (("Retry-After", "5"),)

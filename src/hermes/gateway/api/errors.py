@@ -7,6 +7,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from hermes.errors import HermesError
+from hermes.sanitize import Redactor
 
 INVALID = "invalid_request_error"
 #: OpenAI's clients send a failed request again by themselves. A turn that failed must not be run once more by that.
@@ -33,13 +34,14 @@ class ApiError(HermesError):
         self.code = code
         self.headers = headers
 
-    def document(self) -> dict[str, Any]:
-        """The body of the response."""
-        return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}}
+    def document(self, redactor: Redactor | None = None) -> dict[str, Any]:
+        """The body of the response. ``redactor`` masks what the message repeats of the request."""
+        message = str(self) if redactor is None else redactor.mask_known(str(self))
+        return {"error": {"message": message, "type": self.kind, "param": self.param, "code": self.code}}
 
-    def response(self) -> JSONResponse:
+    def response(self, redactor: Redactor | None = None) -> JSONResponse:
         """The whole response."""
-        return JSONResponse(self.document(), self.status, dict(self.headers))
+        return JSONResponse(self.document(redactor), self.status, dict(self.headers))
 
 
 def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
