@@ -63,6 +63,18 @@ def test_a_process_that_ends_is_started_again_and_all_end_with_a_signal(home: Pa
     wait_until_gone(*pids)
 
 
+@pytest.mark.slow
+def test_its_processes_end_with_it_when_it_is_killed(home: Path, workdir: Path) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text("serve: {commands: ['cron daemon', 'cron daemon']}\n")
+    with start_hermes("serve", home=home, cwd=workdir, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        pids = [int(line.split()[-1].rstrip(")")) for line in lines]
+        process.kill()
+    wait_until_gone(*pids)
+
+
 def test_health_readiness_and_metrics_over_http() -> None:
     server = HealthServer(Supervisor([["worker", "--slots", "2"]], 1.0, 5.0), "127.0.0.1", 0)
     server.start()

@@ -23,6 +23,7 @@ from hermes.journal.steps import ModelCallRow
 from hermes.journal.store import Store, open_store
 from hermes.journal.turns import begin_turn
 from hermes.record.bundle import write_bundle
+from journal.kit import insert_session
 
 NEWEST = len(schema.MIGRATIONS)
 SECRET = "s3cret-password"
@@ -151,6 +152,10 @@ def test_status_and_migrate_of_a_database(
     assert main(["db", "status", "--json"]) == 0
     found = msgspec.json.decode(capsys.readouterr().out)
     assert (found["database"], found["schema"], found["sessions"], found["runners"]) == ("postgres", NEWEST, 0, 0)
+    with closing(open_store(home, JournalConfig(url=postgres_url))) as store:
+        store.write(lambda connection: insert_session(connection, "s1"))
+    assert main(["db", "status"]) == 0
+    assert "records   1 session, 0 turns, 0 events\n" in capsys.readouterr().out
 
     addition = "CREATE TABLE newly (id TEXT PRIMARY KEY, n INTEGER NOT NULL, at REAL, data BLOB) STRICT;"
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, addition))

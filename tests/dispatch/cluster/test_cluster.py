@@ -166,7 +166,11 @@ def test_live_events_are_sent_to_those_who_listen(cluster: Cluster) -> None:
 def _operators_see(cluster: Cluster, worker: WorkerProcess) -> None:
     """``hermes workers`` lists it, and drains it."""
     shown = run_hermes("workers", home=cluster.rig.home, cwd=cluster.rig.cwd)
-    assert worker.id in shown.stdout
+    names = ("TURNS", "SLOTS", "CHILD SLOTS")
+    heading, line = shown.stdout.splitlines()[:2]
+    assert line.startswith(worker.id)
+    # Each number stands below the end of its name.
+    assert [line[: heading.index(name) + len(name)].split()[-1] for name in names] == ["0", "1", "8"]
     assert "0 turns wait" in shown.stdout
     drained = run_hermes("workers", "drain", worker.id[:8], home=cluster.rig.home, cwd=cluster.rig.cwd)
     assert drained.returncode == 0, drained.stderr

@@ -17,6 +17,7 @@ from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import Config
 from hermes.errors import HermesError
 from hermes.log import setup_logging
+from hermes.tools.terminal.supervisor import ProcessSupervisor
 
 _EXAMPLES = """
 example of a configuration:
@@ -27,7 +28,8 @@ example of a configuration:
     health_port: 9400
 
 Each command line is a process of its own. One that ends is started again after serve.restart_seconds; the pause doubles
-each time, up to a minute, until the process has run for a minute. SIGTERM ends all of them in order.
+each time, up to a minute, until the process has run for a minute. SIGTERM ends all of them in order. When this process
+is killed, they are killed too, so that they do not run beside those of its successor.
 """
 _MAX_PAUSE = 60.0
 _SECONDS_UNTIL_TRUSTED = 60.0
@@ -97,14 +99,17 @@ class _Process:
     def name(self) -> str:
         return " ".join(self.parts)
 
-    def start(self) -> None:
+    def start(self, survivors: ProcessSupervisor) -> None:
+        """Start it in a group of its own: Ctrl-C reaches it in the order of the supervisor."""
         self.started = time.monotonic()
         self.restarts += 1
-        # In a group of its own, so that Ctrl-C reaches it in the order of the supervisor.
         self.child = subprocess.Popen([sys.executable, "-m", "hermes", *self.parts], process_group=0)
+        survivors.add(self.child.pid)
 
-    def ended(self) -> None:
+    def ended(self, survivors: ProcessSupervisor) -> None:
         """Wait before the next start, longer each time, unless it ran for long."""
+        if self.child is not None:
+            survivors.remove(self.child.pid)
         if time.monotonic() - self.started > _SECONDS_UNTIL_TRUSTED:
             self.pause = self.first_pause
         self.due = time.monotonic() + self.pause
@@ -119,6 +124,8 @@ class Supervisor:
         self._processes = [_Process(parts, pause) for parts in lines]
         self._seconds_to_end = seconds_to_end
         self._stopped = threading.Event()
+        #: Ends the processes when this one is killed and cannot.
+        self._survivors = ProcessSupervisor()
 
     def run(self) -> int:
         """Run until SIGTERM or SIGINT, then end all processes."""
@@ -130,6 +137,7 @@ class Supervisor:
                     self._look_after(process)
         finally:
             self._end()
+            self._survivors.close()
         return 0
 
     def _stop(self, _number: int, _frame: object) -> None:
@@ -140,14 +148,14 @@ class Supervisor:
             code = process.child.poll()
             if code is None:
                 return
-            process.ended()
+            process.ended(self._survivors)
             print(
                 f"'{process.name}' ended with {code}; it is started again in {process.due - time.monotonic():.0f} s",
                 file=sys.stderr,
                 flush=True,
             )
         if time.monotonic() >= process.due:
-            process.start()
+            process.start(self._survivors)
             assert process.child is not None
             print(f"started '{process.name}' (pid {process.child.pid})", flush=True)
 

@@ -55,13 +55,15 @@ def _list(args: argparse.Namespace, operators: Operators) -> int:
     if not workers:
         print("no worker runs; start one with: hermes worker")
     else:
-        print(f"{'ID':<17} {'HOST':<16} {'PID':>7} {'TURNS':>9} {'STATE':<9} {'SINCE':>8}  {'SEEN':>7}  WORKSPACE")
+        print(
+            f"{'ID':<17} {'HOST':<16} {'PID':>7} {'TURNS':>5} {'SLOTS':>5} {'CHILD SLOTS':>11} {'STATE':<9} {'SINCE':>8}  {'SEEN':>7}  WORKSPACE"
+        )
     now = time.time()
     for worker in workers:
-        turns = f"{worker.running}/{worker.slots + worker.child_slots}"
+        slots = f"{worker.running:>5} {worker.slots:>5} {worker.child_slots:>11}"
         since, seen = running_time(max(now - worker.started_at, 0)), f"{worker.silent:.1f} s"
         print(
-            f"{worker.id:<17} {plain(worker.host)[:16]:<16} {worker.pid:>7} {turns:>9} {worker.state:<9} "
+            f"{worker.id:<17} {plain(worker.host)[:16]:<16} {worker.pid:>7} {slots} {worker.state:<9} "
             f"{since:>8}  {seen:>7}  {plain(worker.workspace) or 'shared'}"
         )
     print(f"{waiting} turns wait" if waiting != 1 else "1 turn waits")

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace, home: Path, config: JournalConfig) -> int:
-    newest = len(schema.MIGRATIONS)
+    newest, counts = len(schema.MIGRATIONS), dict[str, int]()
     with closing(open_store(home, config)) as store:
         version = _version(store, config)
         found: dict[str, object] = {
@@ -66,7 +66,8 @@ def _status(args: argparse.Namespace, home: Path, config: JournalConfig) -> int:
         }
         # Looking at older tables must not change them.
         if version == newest:
-            found |= {table: _count(store, table) for table in ("sessions", "turns", "events")}
+            counts = {table: _count(store, table) for table in ("sessions", "turns", "events")}
+            found |= counts
         if config.url and version == newest:
             found["runners"] = _count(store, "runners")
     if args.json:
@@ -79,7 +80,7 @@ def _status(args: argparse.Namespace, home: Path, config: JournalConfig) -> int:
         print(f"schema    {version}; this version of hermes needs {newest}: hermes db migrate")
     else:
         print(f"schema    {version}, up to date")
-        print("records   " + ", ".join(f"{found[name]:,} {name}" for name in ("sessions", "turns", "events")))
+        print("records   " + ", ".join(plural(count, name.removesuffix("s")) for name, count in counts.items()))
         if "runners" in found:
             print(f"runners   {found['runners']:,} on all machines")
     return 0
