@@ -55,9 +55,8 @@ def _list(args: argparse.Namespace, operators: Operators) -> int:
     if not workers:
         print("no worker runs; start one with: hermes worker")
     else:
-        print(
-            f"{'ID':<17} {'HOST':<16} {'PID':>7} {'TURNS':>5} {'SLOTS':>5} {'CHILD SLOTS':>11} {'STATE':<9} {'SINCE':>8}  {'SEEN':>7}  WORKSPACE"
-        )
+        numbers = f"{'TURNS':>5} {'SLOTS':>5} {'CHILD SLOTS':>11}"
+        print(f"{'ID':<17} {'HOST':<16} {'PID':>7} {numbers} {'STATE':<9} {'SINCE':>8}  {'SEEN':>7}  WORKSPACE")
     now = time.time()
     for worker in workers:
         slots = f"{worker.running:>5} {worker.slots:>5} {worker.child_slots:>11}"
