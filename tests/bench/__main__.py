@@ -15,6 +15,7 @@ from .workspace import Workspace, open_workspace, source_path
 ROWS = (
     "version",
     "one_shot",
+    "prompt",
     "unused_mcp",
     "steps",
     "reads",

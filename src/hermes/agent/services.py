@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hermes.agent.tool_call import ToolCall, ToolOutcome, data_problem, tool_context
 from hermes.config.principals import default_workspace
 from hermes.errors import SessionNotFound, TurnSuspended
 from hermes.hooks.timed_call import host_work, refuse_late_calls
@@ -22,6 +21,7 @@ from hermes.tools.results import encodable, tool_error
 if TYPE_CHECKING:
     from hermes.agent.llm.plugin_calls import PluginModels
     from hermes.agent.runtime import Runtime
+    from hermes.agent.tool_call import ToolCall, ToolOutcome
     from hermes.config.load import FreshConfig
     from hermes.journal.steps import TurnJournal
     from hermes.plugins.http import PluginHttp
@@ -101,6 +101,7 @@ class Services:
 
         ``reason`` has it approved in any case.
         """
+        from hermes.agent.tool_call import tool_context
         from hermes.policy import Finding
 
         scope = current_scope.get() or Scope(platform=self._platform)
@@ -184,6 +185,8 @@ def dispatch_call(
     With the ``journal`` of the running turn the call is recorded: a trace shows it, and no replay runs it again.
     ``when_untrusted`` is called when the result is text of strangers.
     """
+    from hermes.agent.tool_call import ToolCall, data_problem, tool_context
+
     problem = data_problem(args)
     if problem is not None:
         return tool_error(problem)

@@ -15,14 +15,12 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.context.project import ProjectInstructions
-from hermes.agent.context.requests import CompressionReport, compress_now
 from hermes.agent.context.transcript import SessionTranscript
 from hermes.agent.context.window import BeforeCompress
 from hermes.agent.events import Listener, MaskedListener, TurnResult, TurnStatus, ignore_events
 from hermes.agent.memory.memory import Memory
 from hermes.agent.model_call import ModelRuntime
 from hermes.agent.runtime import Runtime
-from hermes.agent.turn import Turn
 from hermes.contract.events import SessionFinalized, ToolEnded, TurnEvent
 from hermes.errors import SessionBusy, SessionNotFound, UnfinishedTurn
 from hermes.journal.bodies import message_text
@@ -45,6 +43,7 @@ from hermes.scope import Interrupt, Scope, new_id
 from hermes.tools.registry import Tool
 
 if TYPE_CHECKING:
+    from hermes.agent.context.requests import CompressionReport
     from hermes.journal.history.undoing import UndoneTurn
     from hermes.journal.store import Store
     from hermes.journal.turns import Submission
@@ -334,6 +333,8 @@ class Session:
 
         Raises ``HermesError`` when there is nothing to gain. The journal keeps every message.
         """
+        from hermes.agent.context.requests import compress_now
+
         with self._exclusive():
             self.transcript.earlier, report = compress_now(self, instructions, interrupt or Interrupt())
             return report
@@ -473,6 +474,8 @@ class Session:
         if budgets is not None:
             budgets.enter(scope, "" if self.parent is None else self.parent.session_id)
         try:
+            from hermes.agent.turn import Turn  # brings the loop along, which a session that waits does not need
+
             result = Turn(self, journal, scope, listener, context, is_structured=is_structured).run()
             self._turns_known, self._epoch_known = journal.ordinal + 1, journal.lease.epoch
             if result.status in ("completed", "incomplete") and self.memory is not None:

@@ -149,6 +149,8 @@ class _Found:
     def add_settings(self, value: Any, path: str = "", *, is_secret: bool = False, is_header: bool = False) -> None:
         if isinstance(value, dict):
             for key, item in cast("dict[str, Any]", value).items():
+                if not item or isinstance(item, int | float):
+                    continue  # most settings: nothing to hide, and their names need no look
                 self.add_settings(
                     item,
                     f"{path}.{key}" if path else str(key),

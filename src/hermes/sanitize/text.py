@@ -7,15 +7,16 @@ whether any of the careful patterns is worth trying, and where.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from hermes.sanitize.assignments import find_assignments
 from hermes.sanitize.keys import REDACTED, is_secret_key
-from hermes.sanitize.known import KnownSecrets, KnownSpan
-from hermes.sanitize.shapes import Span, find_shapes
+
+if TYPE_CHECKING:
+    from hermes.sanitize.known import KnownSecrets, KnownSpan
 
 _BLANK = re.compile(r"\s")
 #: How far around a cut is searched for a divided secret.
@@ -24,6 +25,9 @@ _FARTHEST = 4_096
 _SHORTEST = 8
 _MARK = re.compile(r"<redacted:[\w.:/-]{1,200}>")
 _MARKABLE = re.compile(r"[^\w.:/-]")
+
+Span = tuple[int, int]
+_Search = Callable[[str, bytes], Iterator[Span]]
 
 
 class Redactor:
@@ -141,6 +145,8 @@ class Redactor:
             return None
         index = self._index
         if index is None:
+            from hermes.sanitize.known import KnownSecrets
+
             index = self._index = KnownSecrets(self._names)
         return index
 
@@ -183,7 +189,17 @@ def _find(text: str) -> list[Span]:
         return []
     # One byte for each character, so that positions in the bytes are positions in the text.
     raw = text.encode("latin-1", "replace")
-    return [*find_shapes(text, raw), *find_assignments(text, raw)]
+    by_shape, by_name = _searches()
+    return [*by_shape(text, raw), *by_name(text, raw)]
+
+
+@cache
+def _searches() -> tuple[_Search, _Search]:
+    """The searches by shape and by name. Imported when they are first used: their patterns take long to compile."""
+    from hermes.sanitize.assignments import find_assignments
+    from hermes.sanitize.shapes import find_shapes
+
+    return find_shapes, find_assignments
 
 
 def _mask(text: str, spans: list[Span], known: list[KnownSpan]) -> str:

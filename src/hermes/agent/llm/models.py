@@ -23,7 +23,6 @@ from hermes.models.health import Health
 from hermes.models.profiles import CUSTOM, PROFILES, Profile
 from hermes.models.retry import Attempts, attempts
 from hermes.models.routing import another_model, endpoint_for, endpoints_for, name_of
-from hermes.models.wires.choice import wire_for
 from hermes.models.wires.wire import Transport, Wire
 from hermes.plugins.registry import PluginSet
 from hermes.sanitize import Redactor, is_secret_key
@@ -231,6 +230,8 @@ class Models:
 
     def wire_for(self, endpoint: Endpoint) -> Wire:
         """The request format of an endpoint."""
+        from hermes.models.wires.choice import wire_for
+
         return self.local.wire_for(endpoint) or wire_for(endpoint)
 
     def transport_for(self, endpoint: Endpoint) -> Transport:

@@ -132,7 +132,8 @@ def run(args: argparse.Namespace) -> int:
         raise HermesError(NO_MESSAGE)
     if not _is_for_programs(args):
         print_warnings((*warnings, *loaded.warnings), redactor.redact)
-    with _own_stdout(args, redactor, loaded.config.display) as output, _host(home, loaded, args, redactor) as host:
+    display = None if at_prompt else loaded.config.display
+    with _own_stdout(args, redactor, display) as output, _host(home, loaded, args, redactor) as host:
         try:
             if at_prompt:
                 return _talk(host, args)
@@ -378,11 +379,14 @@ def _ask_consent(question: ConsentQuestion) -> ConsentAnswer | None:
 
 
 @contextlib.contextmanager
-def _own_stdout(args: argparse.Namespace, redactor: Redactor, display: DisplayConfig) -> Generator[Output]:
-    """The output in the chosen style. When stdout is for programs, output of plugins goes to stderr."""
+def _own_stdout(args: argparse.Namespace, redactor: Redactor, display: DisplayConfig | None) -> Generator[Output]:
+    """The output in the chosen style. When stdout is for programs, output of plugins goes to stderr.
+
+    Without ``display`` nothing is drawn: the prompt does that itself.
+    """
     stdout = sys.stdout
     if not _is_for_programs(args):
-        if args.verbose or not can_draw("stdout", "stderr"):
+        if display is None or args.verbose or not can_draw("stdout", "stderr"):
             yield TextOutput(stdout, redactor, raw=args.raw)
             return
         from hermes.cli.chat.terminal_output import TerminalOutput

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from hermes.agent.session import Session
 from hermes.cli.failures import NO_MESSAGE
 from hermes.cli.repl.dialogue import Dialogue
-from hermes.cli.repl.prompt.plain import PlainPrompt
 from hermes.cli.terminal import can_draw, one_line, plain, print_note, shows_unicode, terminal_width, word_wrapped
 from hermes.commands.dispatch import run_command
 from hermes.commands.settings import mode_notice
@@ -42,6 +41,8 @@ def run_repl(
 
 
 def _run_plain(host: Host, opened: Callable[[], Session], notices: Sequence[str], *, chooses_session: bool) -> int:
+    from hermes.cli.repl.prompt.plain import PlainPrompt
+
     prompt = PlainPrompt(sys.stdin, sys.stdout, host.redactor)
     dialogue = Dialogue(host, prompt, opened, attended=prompt.is_interactive)
     if prompt.is_interactive:

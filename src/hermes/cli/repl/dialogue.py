@@ -13,12 +13,9 @@ from msgspec.structs import replace
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.events import TurnResult
-from hermes.agent.images.attachments import split_images, with_images
 from hermes.agent.session import Session
-from hermes.cli.chat.mentions import expand_mentions
 from hermes.cli.failures import EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, OUTPUT_LOST
 from hermes.cli.repl.questions import PromptQuestion, PromptQuestions
-from hermes.cli.repl.shell_command import run_shell_command, user_environment
 from hermes.cli.repl.status_line import StatusFacts, session_facts, shown_mode
 from hermes.cli.repl.turn_queue import QueuedTurn, TurnQueue
 from hermes.cli.terminal import one_line
@@ -353,6 +350,8 @@ class Dialogue:
         return self._attended and text.lstrip().startswith("!")
 
     def _run_in_shell(self, command: str, interrupt: Interrupt) -> None:
+        from hermes.cli.repl.shell_command import run_shell_command, user_environment
+
         # From here on Ctrl-C reaches it as the running command, before that as a waiting one.
         self._command, self._is_in_shell = interrupt, True
         try:
@@ -416,6 +415,9 @@ class Dialogue:
 
     def _with_attachments(self, text: str) -> UserMessage:
         """The message with the images and the text of the files that it names."""
+        from hermes.agent.images.attachments import split_images, with_images
+        from hermes.cli.chat.mentions import expand_mentions
+
         cwd = self.conversation.session.cwd
         text, files = expand_mentions(text, cwd)
         if files:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -22,7 +23,6 @@ from hermes.cli.chat.tool_lines import (
     running_line,
     whole_error,
 )
-from hermes.cli.repl.markdown.stream import MarkdownStream
 from hermes.cli.terminal import fitted, one_line, plain, switched_line, word_wrapped
 from hermes.contract.events import (
     AttemptAnswered,
@@ -45,6 +45,9 @@ from hermes.contract.events import (
     TurnStarted,
 )
 from hermes.sanitize import Redactor
+
+if TYPE_CHECKING:
+    from hermes.cli.repl.markdown.stream import MarkdownStream
 
 
 class TurnView:
@@ -81,6 +84,8 @@ class TurnView:
     @cached_property
     def _text(self) -> MarkdownStream:
         """The answer as it streams in. Created lazily: its imports are slow."""
+        from hermes.cli.repl.markdown.stream import MarkdownStream
+
         return MarkdownStream(self.width, self._theme.has_colour, unicode=self._unicode, theme=self._theme)
 
     def start(self) -> None:

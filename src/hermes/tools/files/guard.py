@@ -10,6 +10,7 @@ import stat
 import sys
 import threading
 import time
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,19 +24,17 @@ _DATABASES = ("state.db", "search.db", "a2a.db", "checkpoints.db")
 _COMPANIONS = ("", "-wal", "-shm", "-journal")
 
 #: Where keys of other programs lie. A cheap test: what it finds is judged by the policy.
-_MAY_BE_CREDENTIAL = re.compile(
+_CREDENTIAL_PLACES = (
     r"/(?:\.(?:env|ssh|aws|kube|docker|azure|gnupg|netrc|pgpass|my\.cnf|git-credentials|pypirc|npmrc|vault-token|boto"
     r"|s3cfg|htpasswd|password-store|cargo|terraform\.d|mozilla|thunderbird|ethereum|local/share/keyrings"
     r"|config/(?:gh|hub|gcloud|op|rclone|doctl|heroku|netlify|sops|google-chrome|chromium|brave|microsoft-edge|solana))"
     r"|_netrc|id_(?:rsa|dsa|ecdsa|ed25519)|library/keychains|login data|logins\.json|key4\.db|cookies|wallet\.dat)"
-    r"|\.kdbx?$|\.keychain|^/etc/|^/proc/|^(?:/var)?/run/secrets",
-    re.IGNORECASE,
+    r"|\.kdbx?$|\.keychain|^/etc/|^/proc/|^(?:/var)?/run/secrets"
 )
 #: Files with keys that are not hidden: a search over a folder leaves them out.
-_KEY_FILE = re.compile(
+_KEY_FILES = (
     r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|.*\.(?:kdbx?|keychain(?:-db)?)|logins\.json|key4\.db|wallet\.dat|login data"
-    r"|cookies\.sqlite",
-    re.IGNORECASE,
+    r"|cookies\.sqlite"
 )
 
 _SYSTEM_DIRECTORIES = (
@@ -186,7 +185,7 @@ def suspect_path(path: str, real_folders: dict[_FileId, str]) -> str | None:
         if key not in real_folders:
             real_folders[key] = os.path.realpath(folder)
         real = os.path.join(real_folders[key], name)
-    return real if _MAY_BE_CREDENTIAL.search(real) else None
+    return real if _may_be_credential(real) else None
 
 
 def refusal_of_target(target: str, context: ToolContext) -> str | None:
@@ -203,7 +202,7 @@ def refusal_of_opened(descriptor: int, status: os.stat_result, context: ToolCont
         return "the file was replaced while it was opened; nothing was read. Try again."
     if context.checked is not None and sys.platform == "linux":
         real = os.readlink(f"/proc/self/fd/{descriptor}")
-        if real not in context.checked and _MAY_BE_CREDENTIAL.search(real):
+        if real not in context.checked and _may_be_credential(real):
             return f"the path leads to {real} by now, which is not what was checked; nothing was read. Look again."
     return context.guard.refusal_of_open(descriptor)
 
@@ -220,7 +219,17 @@ def mark_refusal(text: str) -> str | None:
 
 def is_key_file(path: str) -> bool:
     """Whether a file has the name of a store of keys."""
-    return _KEY_FILE.fullmatch(os.path.basename(path)) is not None
+    return _compiled(_KEY_FILES).fullmatch(os.path.basename(path)) is not None
+
+
+def _may_be_credential(path: str) -> bool:
+    return _compiled(_CREDENTIAL_PLACES).search(path) is not None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled when it is first used: that takes as long as the rest of the module."""
+    return re.compile(pattern, re.IGNORECASE)
 
 
 def _status(path: Path | str) -> _Status | None:

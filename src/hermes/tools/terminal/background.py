@@ -10,8 +10,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hermes.tools.origin import mentions_network
-from hermes.tools.terminal.child_process import start_command
-from hermes.tools.terminal.output import BoundedOutput, strip_escapes
 from hermes.tools.terminal.supervisor import ProcessSupervisor
 
 if TYPE_CHECKING:
@@ -51,6 +49,10 @@ class BackgroundProcess:
         self.started_at = time.time()
         self.ended_at: float | None = None
         self.killed = False
+        # Most hosts start none.
+        from hermes.tools.terminal.child_process import start_command
+        from hermes.tools.terminal.output import BoundedOutput
+
         self._output = BoundedOutput(max_output_chars)
         self._abandoned = False
         #: What the command did that was undone.
@@ -74,6 +76,8 @@ class BackgroundProcess:
 
     def output(self) -> str:
         """What the command has written so far, bounded, without escape sequences."""
+        from hermes.tools.terminal.output import strip_escapes
+
         return strip_escapes(self._output.text())
 
     def when_ended(self, callback: Callable[[], None]) -> Callable[[], None]:

@@ -9,7 +9,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator
-from typing import Any, TextIO, TypeVar
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.application.current import set_app
@@ -25,24 +27,24 @@ from prompt_toolkit.styles import Style
 from hermes.agent.events import TurnResult
 from hermes.cli.chat.notifier import Notifier
 from hermes.cli.chat.theme import theme_for
-from hermes.cli.chat.tool_details import whole_result
 from hermes.cli.failures import EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST, silence_output
 from hermes.cli.repl.dialogue import Dialogue
-from hermes.cli.repl.markdown.stream import MarkdownStream
-from hermes.cli.repl.prompt.clipboard import clipboard_image, copy_sequence, copy_with_program
-from hermes.cli.repl.prompt.completion import CommandWords, PromptCompleter
-from hermes.cli.repl.prompt.editor import edited_text
 from hermes.cli.repl.prompt.history import PromptHistory
 from hermes.cli.repl.prompt.layout import prompt_keys, prompt_layout
 from hermes.cli.repl.prompt.pasted import PastedBlocks
 from hermes.cli.repl.prompt.streams import CapturedStream
 from hermes.cli.repl.questions import PromptQuestion
 from hermes.cli.repl.status_line import status_line
-from hermes.cli.repl.turn_view import TurnView
 from hermes.cli.terminal import fitted, one_line, page, plain, shows_unicode, word_wrapped
 from hermes.contract.events import TurnEvent
 from hermes.errors import HermesError
 from hermes.host import Host
+
+if TYPE_CHECKING:
+    from hermes.cli.repl.prompt.completion import CommandWords, PromptCompleter
+    from hermes.cli.repl.turn_view import TurnView
+
+# The prompt is drawn first: what a key or the first message needs is imported then, or by ``_warm_up``.
 
 T = TypeVar("T")
 
@@ -60,11 +62,10 @@ class Screen:
 
     def __init__(self, host: Host, stdout: TextIO) -> None:
         settings = host.config.display
-        theme = theme_for(settings.theme, os.environ)
+        self._theme = theme = theme_for(settings.theme, os.environ)
         self.unicode = shows_unicode(stdout.encoding, os.environ.get("TERM"))
         self._host = host
         self._stdout = stdout
-        self._view = TurnView(host.redactor, theme=theme, unicode=self.unicode)
         self._notifier = Notifier(settings)
         self._pasted = PastedBlocks()
         #: Whether another program has the terminal: output waits until it is back.
@@ -93,6 +94,7 @@ class Screen:
             layout=prompt_layout(self._buffer, label=self._label, live=self._live, status=self._status),
             key_bindings=prompt_keys(self._buffer, self),
             style=Style.from_dict(dict(theme.prompt_styles)),
+            include_default_pygments_style=False,
             color_depth=ColorDepth.DEPTH_4_BIT if theme.has_colour else ColorDepth.DEPTH_1_BIT,
             editing_mode=EditingMode.VI if settings.keys == "vi" else EditingMode.EMACS,
             output=self._output,
@@ -153,6 +155,8 @@ class Screen:
         self._post(lambda: self._print_wrapped(f"Error: {one_line(text)}", self._view.red))
 
     def copy(self, text: str) -> None:
+        from hermes.cli.repl.prompt.clipboard import copy_sequence, copy_with_program
+
         sequence = copy_sequence(text)
         if not copy_with_program(text) and sequence is None:
             raise HermesError(
@@ -177,6 +181,8 @@ class Screen:
         self._post(start)
 
     def paste_image(self) -> None:
+        from hermes.cli.repl.prompt.clipboard import clipboard_image
+
         placeholder = self._pasted.add_image(clipboard_image())
         self._post(lambda: self._buffer.insert_text(placeholder + " "))
 
@@ -223,6 +229,8 @@ class Screen:
             self._application.create_background_task(self._edit())
 
     async def _edit(self) -> None:
+        from hermes.cli.repl.prompt.editor import edited_text
+
         before = self._pasted.expand(self._buffer.text)
         try:
             text = await self._lend(lambda: edited_text(before))
@@ -246,6 +254,8 @@ class Screen:
             self._dialogue.step_mode()
 
     def show_output(self) -> None:
+        from hermes.cli.chat.tool_details import whole_result
+
         event = self._view.last_call
         if event is None:
             self._print(self._view.dim("No tool was called yet.") + "\n")
@@ -326,7 +336,7 @@ class Screen:
         dialogue = self._dialogue
         if dialogue is None:
             return
-        if not dialogue.is_working:
+        if not dialogue.is_working and self._has_view:
             self._print(self._view.break_off())
         self._show_question(dialogue.questions.current)
         self._write(self._notifier.title(self._title(dialogue)))
@@ -375,6 +385,17 @@ class Screen:
 
     # -- content ------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _view(self) -> TurnView:
+        from hermes.cli.repl.turn_view import TurnView
+
+        return TurnView(self._host.redactor, theme=self._theme, unicode=self.unicode)
+
+    @property
+    def _has_view(self) -> bool:
+        """Whether anything was shown yet."""
+        return "_view" in self.__dict__
+
     def _sized_view(self) -> TurnView:
         self._view.width = self._columns
         return self._view
@@ -393,7 +414,9 @@ class Screen:
             return []
         rows = max(self._output.get_size().rows // 2, 2)
         is_asking = self._question is not None
-        lines = self._sized_view().live(rows, is_stopping=dialogue.is_stopping, is_asking=is_asking)
+        lines: list[str] = []
+        if self._has_view:
+            lines = self._sized_view().live(rows, is_stopping=dialogue.is_stopping, is_asking=is_asking)
         waiting = [one_line(text) for text in dialogue.waiting]
         lines += [fitted(f"  queued: {text}", columns) for text in waiting[:_MOST_WAITING_SHOWN]]
         if self._question is not None:
@@ -417,6 +440,8 @@ class Screen:
         dialogue = self._dialogue
         if dialogue is None:
             return None
+        from hermes.cli.repl.prompt.completion import PromptCompleter
+
         return PromptCompleter(lambda: _command_words(dialogue), dialogue.conversation.session.cwd)
 
     # -- running ------------------------------------------------------------------------------------------------
@@ -427,9 +452,16 @@ class Screen:
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, dialogue.leave, EXIT_TERMINATED, "terminated")
         loop.call_soon(self._refresh)
-        self._host.workers.submit(lambda: _warm_up(dialogue))
         if not self._is_over:
+            self._application.after_render += self._warm_up_once
             await self._application.run_async(set_exception_handler=False)
+
+    def _warm_up_once(self, application: Application[None]) -> None:
+        """Prepare for the first message as soon as the prompt is there."""
+        application.after_render -= self._warm_up_once
+        dialogue = self._dialogue
+        if dialogue is not None:
+            self._host.workers.submit(lambda: _warm_up(dialogue))
 
     def _handle_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -455,12 +487,17 @@ class Screen:
 
 def _warm_up(dialogue: Dialogue) -> None:
     """Import in advance what the first message and the first command need."""
+    from hermes.cli.repl.markdown.stream import MarkdownStream
+
+    for name in ("hermes.agent.turn", "hermes.cli.repl.turn_view", "hermes.models.wires.choice"):
+        import_module(name)
     MarkdownStream(80, True).feed("- *text*\n\n")
     _command_words(dialogue)
 
 
 def _command_words(dialogue: Dialogue) -> list[CommandWords]:
     """The commands for completion."""
+    from hermes.cli.repl.prompt.completion import CommandWords
     from hermes.commands.completion import argument_candidates, argument_choices
     from hermes.commands.table import all_commands  # imports every command
 
