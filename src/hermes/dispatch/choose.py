@@ -33,16 +33,18 @@ def surface_config(config: Config) -> Config:
 
 def missing_workers(host: Host) -> list[str]:
     """A warning when the turns of a surface would wait, because no worker is there to run them."""
-    config = host.config
-    if not runs_on_workers(config):
-        return []
+    return absent_workers(host) if runs_on_workers(host.config) else []
+
+
+def absent_workers(host: Host) -> list[str]:
+    """The same for turns that are for workers, whatever the configuration says about other turns."""
     from hermes.dispatch.cluster.membership import list_workers, takes_turns
 
     try:
         workers = host.store.read(list_workers)
     except JournalError as error:
         return [f"it is not known whether a worker runs: {error}"]
-    workspace = config.worker.workspace
+    workspace = host.config.worker.workspace
     if any(takes_turns(worker, workspace) for worker in workers):
         return []
     return [no_worker_text(workspace)]

@@ -23,6 +23,7 @@ _ENDPOINT = (
     f"SELECT provider, model FROM model_calls WHERE session_id = ? AND turn_id = ? AND {NOT_ASIDE} "
     "ORDER BY started_at DESC LIMIT 1"
 )
+_DURATION = "SELECT coalesce(ended_at - started_at, 0) FROM turns WHERE id = ?"
 _STEPS = (
     "SELECT e.key, e.body FROM turns t JOIN events e ON e.session_id = t.session_id AND e.seq >= t.first_seq "
     "AND e.turn_id = t.id WHERE t.id = ? AND e.kind = 'step_done' ORDER BY e.seq"
@@ -81,8 +82,12 @@ def completed_result(store: Store, result: TurnResult) -> TurnResult:
     if result.model:
         return result  # it was run here
     values = (result.session_id, result.turn_id)
-    endpoint = store.read(lambda connection: connection.execute(_ENDPOINT, values).fetchone())
-    provider, model = endpoint or ("", "")
+
+    def read(connection: JournalConnection) -> tuple[tuple[str, str], float]:
+        endpoint = connection.execute(_ENDPOINT, values).fetchone()
+        return endpoint or ("", ""), connection.execute(_DURATION, (result.turn_id,)).fetchone()[0]
+
+    (provider, model), duration = store.read(read)
     steps = recorded_steps(store, result.turn_id, result.session_id)
     return replace(
         result,
@@ -91,4 +96,5 @@ def completed_result(store: Store, result: TurnResult) -> TurnResult:
         model=model,
         steps=steps.replies,
         tool_calls=steps.tool_calls,
+        duration=max(duration, 0.0),
     )

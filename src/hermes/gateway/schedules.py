@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
+from hermes.dispatch.choose import runs_on_workers
+from hermes.dispatch.port import Dispatcher
+from hermes.dispatch.scheduled import DispatchedRuns
 from hermes.gateway.store.outbox import Outbox, OutgoingMessage
 from hermes.host import Host
 from hermes.journal.store import Store
@@ -36,6 +39,11 @@ class SchedulingGateway(Protocol):
     deliveries: Any
 
     @property
+    def dispatcher(self) -> Dispatcher:
+        """Runs the turns."""
+        ...
+
+    @property
     def adapters(self) -> Mapping[Any, Any]:
         """The adapters that are connected."""
         ...
@@ -56,7 +64,8 @@ class ScheduleService:
         """Fire schedules until cancelled. Runs that last are interrupted, and continued by the next process."""
         stop = threading.Event()
         outbox = ScheduleOutbox(gateway.host.store, partial(gateway.call_soon, gateway.deliveries.wake))
-        scheduler = self.scheduler = Scheduler(gateway.host, outbox=outbox)
+        turns = DispatchedRuns(gateway.host, gateway.dispatcher) if runs_on_workers(gateway.host.config) else None
+        scheduler = self.scheduler = Scheduler(gateway.host, turns=turns, outbox=outbox)
         loop = asyncio.get_running_loop()
         thread = threading.Thread(
             target=partial(serve, gateway.host, scheduler, stop, adapters=gateway.adapters, loop=loop),

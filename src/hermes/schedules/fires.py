@@ -37,6 +37,11 @@ class DueRun(Struct, frozen=True):
     #: Another process began it.
     is_taken_over: bool = False
 
+    @property
+    def title(self) -> str:
+        """The title of its session."""
+        return f"{self.schedule.name} · {self.schedule.clock(self.run.planned)[:16]}"
+
 
 class FireLedger:
     """Claims due runs and records their ends, in one transaction each."""

@@ -32,6 +32,8 @@ log = logging.getLogger("hermes.cron")
 
 #: Why a run is cut off that the next process continues.
 STOPPED = "the scheduler was stopped"
+#: Why the session of a run is closed, for plugins.
+COMPLETE = "cron_complete"
 
 
 class ScheduleHost(Protocol):
@@ -68,11 +70,77 @@ class RunReport(Struct, frozen=True):
     is_left: bool = False
 
 
+class RunTurns(Protocol):
+    """Runs the turns of scheduled runs: in this process, or elsewhere."""
+
+    def run(self, due: DueRun, context: str, listener: Listener, interrupt: Interrupt) -> TurnResult:
+        """The result of the turn of a run: begun now, or continued when a process that ended had begun it.
+
+        Raises ``SessionBusy`` when another process runs it.
+        """
+        ...
+
+
+class SessionTurns:
+    """Runs them in this process. Implements ``RunTurns``."""
+
+    def __init__(self, host: ScheduleHost) -> None:
+        self._host = host
+
+    def run(self, due: DueRun, context: str, listener: Listener, interrupt: Interrupt) -> TurnResult:
+        session, is_new = self._session(due)
+        try:
+            # A process that ended before may have begun the turn, or ended it without a record of the run.
+            if not is_new:
+                state = session.unfinished_turn()
+                if state in ("running", "interrupted"):
+                    result = session.finish_open_turn(listener=listener, interrupt=interrupt)
+                    if result is not None:
+                        return result
+                return session.result_of(due.run.request_key)
+            return session.run(
+                due.schedule.prompt,
+                listener=listener,
+                interrupt=interrupt,
+                request_key=due.run.request_key,
+                context=context,
+            )
+        finally:
+            session.close(COMPLETE)
+            with contextlib.suppress(JournalError):  # it ends with this process at the latest
+                release_lease(self._host.store, self._host.runner, session.id)
+
+    def _session(self, due: DueRun) -> tuple[Session, bool]:
+        """The session of the run, and whether it is a new one."""
+        schedule, run = due.schedule, due.run
+        cwd = Path(schedule.cwd)
+        if not cwd.is_dir():
+            raise HermesError(
+                f"the folder {cwd} is gone; make it again, or give the schedule another with "
+                f"'hermes cron edit {schedule.id} --cwd FOLDER'"
+            )
+        is_new = False
+        try:
+            session = self._host.resume_session(run.session_id, cwd=cwd, platform=SCHEDULED)
+        except SessionNotFound:
+            session = self._host.new_session(
+                principal=schedule.principal, cwd=cwd, platform=SCHEDULED, session_id=run.session_id
+            )
+            is_new = True
+            session.title = due.title
+        if schedule.model or schedule.provider:
+            session.models = self._host.models.conversation(provider=schedule.provider, model=schedule.model)
+        return session, is_new
+
+
 class ScheduledRun:
     """Runs one claimed fire. Meant for one thread; ``interrupt`` may be cancelled from others."""
 
-    def __init__(self, host: ScheduleHost, ledger: FireLedger, delivery: AnswerDelivery, due: DueRun) -> None:
+    def __init__(
+        self, host: ScheduleHost, turns: RunTurns, ledger: FireLedger, delivery: AnswerDelivery, due: DueRun
+    ) -> None:
         self._host = host
+        self._turns = turns
         self._ledger = ledger
         self._delivery = delivery
         self.due = due
@@ -119,52 +187,12 @@ class ScheduledRun:
     # -- the turn -----------------------------------------------------------------------------------------------
 
     def _answer(self, listener: Listener) -> TurnResult:
-        session, is_new = self._session()
         timer = self._timer()
         try:
-            # A process that ended before may have begun the turn, or ended it without a record of the run.
-            if not is_new:
-                state = session.unfinished_turn()
-                if state in ("running", "interrupted"):
-                    result = session.finish_open_turn(listener=listener, interrupt=self.interrupt)
-                    if result is not None:
-                        return result
-                return session.result_of(self.due.run.request_key)
-            return session.run(
-                self.due.schedule.prompt,
-                listener=listener,
-                interrupt=self.interrupt,
-                request_key=self.due.run.request_key,
-                context=_context(self.due),
-            )
+            return self._turns.run(self.due, _context(self.due), listener, self.interrupt)
         finally:
             if timer is not None:
                 timer.cancel()
-            session.close("cron_complete")
-            with contextlib.suppress(JournalError):  # it ends with this process at the latest
-                release_lease(self._host.store, self._host.runner, session.id)
-
-    def _session(self) -> tuple[Session, bool]:
-        """The session of the run, and whether it is a new one."""
-        schedule, run = self.due.schedule, self.due.run
-        cwd = Path(schedule.cwd)
-        if not cwd.is_dir():
-            raise HermesError(
-                f"the folder {cwd} is gone; make it again, or give the schedule another with "
-                f"'hermes cron edit {schedule.id} --cwd FOLDER'"
-            )
-        is_new = False
-        try:
-            session = self._host.resume_session(run.session_id, cwd=cwd, platform=SCHEDULED)
-        except SessionNotFound:
-            session = self._host.new_session(
-                principal=schedule.principal, cwd=cwd, platform=SCHEDULED, session_id=run.session_id
-            )
-            is_new = True
-            session.title = f"{schedule.name} · {schedule.clock(run.planned)[:16]}"
-        if schedule.model or schedule.provider:
-            session.models = self._host.models.conversation(provider=schedule.provider, model=schedule.model)
-        return session, is_new
 
     def _timer(self) -> threading.Timer | None:
         seconds = self._host.config.cron.timeout

@@ -14,7 +14,7 @@ from pathlib import Path
 from hermes.errors import HermesError
 from hermes.schedules.delivery import AnswerDelivery, AnswerOutbox
 from hermes.schedules.fires import DueRun, FireLedger
-from hermes.schedules.run import STOPPED, RunReport, ScheduledRun, ScheduleHost
+from hermes.schedules.run import STOPPED, RunReport, RunTurns, ScheduledRun, ScheduleHost, SessionTurns
 from hermes.schedules.schedule import Schedule
 
 log = logging.getLogger("hermes.cron")
@@ -28,17 +28,19 @@ OnReport = Callable[[RunReport], None]
 
 
 class Scheduler:
-    """Runs what is due. ``clock`` gives the time that schedules live by."""
+    """Runs what is due. ``turns`` runs the turns, this process without it; ``clock`` is what schedules live by."""
 
     def __init__(
         self,
         host: ScheduleHost,
         *,
+        turns: RunTurns | None = None,
         outbox: AnswerOutbox | None = None,
         on_report: OnReport = lambda _report: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._host = host
+        self._turns = turns or SessionTurns(host)
         self._settings = host.config.cron
         self._clock = clock
         self._ledger = FireLedger(host.store, host.runner, self._settings, clock)
@@ -103,10 +105,13 @@ class Scheduler:
 
     def begin(self, schedule: Schedule) -> ScheduledRun:
         """Claim a run now, for the caller's thread, which executes it."""
-        return ScheduledRun(self._host, self._ledger, self._delivery, self._ledger.start_now(schedule))
+        return self._scheduled(self._ledger.start_now(schedule))
+
+    def _scheduled(self, due: DueRun) -> ScheduledRun:
+        return ScheduledRun(self._host, self._turns, self._ledger, self._delivery, due)
 
     def _start(self, due: DueRun) -> ScheduledRun:
-        run = ScheduledRun(self._host, self._ledger, self._delivery, due)
+        run = self._scheduled(due)
         thread = threading.Thread(target=self._run, args=(run,), name=f"cron-{due.schedule.id}", daemon=True)
         with self._lock:
             self._running[run] = thread

@@ -50,6 +50,7 @@ from hermes.scope import Interrupt
 if TYPE_CHECKING:
     from hermes.agent.session import Session
     from hermes.api.output import OutputFormat
+    from hermes.cli.repl.questions import OneShotQuestions
     from hermes.commands.surface import UserMessage
     from hermes.config.sections import DisplayConfig
     from hermes.plugins.shell_hooks.consent import ConsentAnswer, ConsentQuestion
@@ -87,6 +88,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         *("-c", "--continue"), dest="continue_last", action="store_true", help="continue the last session"
     )
     add("--plugin", metavar="KEY", action="append", default=[], help="also load this plugin (repeatable)")
+    add("--on-workers", action="store_true", help="have a worker of the cluster run it, in this folder on its machine")
     asking = parser.add_mutually_exclusive_group()
     asking.add_argument(
         "--mode",
@@ -130,6 +132,8 @@ def run(args: argparse.Namespace) -> int:
         )
     if message is None and not (at_prompt or args.resume or args.continue_last):
         raise HermesError(NO_MESSAGE)
+    if args.on_workers:
+        _check_remote(args, message, loaded.config, at_prompt=at_prompt)
     if not _is_for_programs(args):
         print_warnings((*warnings, *loaded.warnings), redactor.redact)
     display = None if at_prompt else loaded.config.display
@@ -137,6 +141,8 @@ def run(args: argparse.Namespace) -> int:
         try:
             if at_prompt:
                 return _talk(host, args)
+            if args.on_workers:
+                return _answer_on_workers(host, args, message, output)
             return _answer(host, args, message, output, output_format)
         except SystemExit as end:
             raise HermesError(f"a plugin ended the program (sys.exit({end.code!r}))") from end
@@ -243,13 +249,68 @@ def _answer(
         return _converse(session, message, output, interrupt, host.redactor, notices, output_format)
 
 
-def _attach_questions(host: Host, session: Session, output: Output) -> None:
-    """Let the user answer questions, where there is one: on stderr and stdin."""
-    if isinstance(output, TextOutput) and can_prompt():
-        from hermes.cli.repl.questions import OneShotQuestions
+#: What workers do not learn of a run: their configuration decides.
+_NOT_FOR_WORKERS = (
+    *("system", "toolsets", "allowed_tools", "max_turns", "plugin", "mode", "yolo", "accept_hooks"),
+    *("ignore_user_config", "output_schema"),
+)
 
-        questions = OneShotQuestions(before_showing=output.pause)
-        output.is_asking = lambda: questions.current is not None
+
+def _check_remote(args: argparse.Namespace, message: UserMessage | None, config: Config, *, at_prompt: bool) -> None:
+    """Refuse a run on workers that would not be what was asked for."""
+    if not config.journal.url:
+        raise HermesError("--on-workers: there are none, because journal.url is not set (docs/cluster.md)")
+    if at_prompt:
+        raise HermesError("--on-workers: needs a message; at the prompt, turns run in this process")
+    if isinstance(message, str) and message.startswith("/"):
+        raise HermesError("--on-workers: slash commands run in this process; leave the option out")
+    given = [f"--{name.replace('_', '-')}" for name in _NOT_FOR_WORKERS if getattr(args, name)]
+    if given:
+        raise HermesError(f"--on-workers: the configuration of the workers decides, not {', '.join(given)}")
+
+
+def _answer_on_workers(host: Host, args: argparse.Namespace, message: UserMessage | None, output: Output) -> int:
+    """Submit the message to workers and follow its turn."""
+    from hermes.cli.chat.on_workers import RemoteRun, WorkerRuns
+
+    interrupt = Interrupt()
+    session_id = args.resume or ""
+    if args.continue_last:
+        latest = host.sessions.latest(cwd=str(host.cwd))
+        if latest is None:
+            raise HermesError("there is no session to continue; start one with 'hermes chat --query TEXT'")
+        session_id = latest.id
+    run = RemoteRun(
+        message=message,
+        session_id=session_id,
+        provider=args.provider,
+        model=args.model,
+        responder=_questions(output),
+        can_withdraw=not isinstance(output, TextOutput) or output.can_withdraw,
+    )
+    with cancelled_by_signals(interrupt), WorkerRuns(host) as runs:
+        turn_id, session_id = runs.submit(run, _listener(output, interrupt))
+        output.begin(session_id)
+        result = runs.result(turn_id, session_id, run, interrupt)
+    output.end(result)
+    return _exit_code(result, interrupt, host.redactor)
+
+
+def _questions(output: Output) -> OneShotQuestions | None:
+    """Shows questions on stderr and reads the answers from stdin, where there is someone to answer."""
+    if not isinstance(output, TextOutput) or not can_prompt():
+        return None
+    from hermes.cli.repl.questions import OneShotQuestions
+
+    questions = OneShotQuestions(before_showing=output.pause)
+    output.is_asking = lambda: questions.current is not None
+    return questions
+
+
+def _attach_questions(host: Host, session: Session, output: Output) -> None:
+    """Let the user answer questions, where there is one."""
+    questions = _questions(output)
+    if questions is not None:
         host.responders.attach(session.id, questions)
     if isinstance(output, TextOutput) and is_embedded(session.models.endpoints[0]):
         output.activity = "starting the embedded model"

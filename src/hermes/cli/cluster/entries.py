@@ -19,6 +19,8 @@ class SurfaceEntries(Mapping[str, TurnEntry]):
             "web": _page,
             "api_server": _api,
             "a2a": _task,
+            "cron": _scheduled,
+            "cli": _one_shot,
         }
 
     def __getitem__(self, platform: str) -> TurnEntry:
@@ -53,6 +55,18 @@ def _task(host: Host) -> TurnEntry:
     from hermes.a2a.server.entry import task_entry
 
     return task_entry(host)
+
+
+def _scheduled(host: Host) -> TurnEntry:
+    from hermes.dispatch.scheduled import scheduled_entry
+
+    return scheduled_entry(host)
+
+
+def _one_shot(host: Host) -> TurnEntry:
+    from hermes.cli.chat.on_workers import remote_entry
+
+    return remote_entry(host)
 
 
 def _chat(host: Host) -> TurnEntry:

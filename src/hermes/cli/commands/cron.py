@@ -34,7 +34,7 @@ from hermes.schedules.store import Schedules, new_schedule
 
 if TYPE_CHECKING:
     from hermes.host import Host
-    from hermes.schedules.run import RunReport
+    from hermes.schedules.run import RunReport, RunTurns
     from hermes.schedules.scheduler import Scheduler
 
 _EXAMPLES = """
@@ -66,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listed.add_argument("--all", action="store_true", help="show those that are over, too")
     show = _sub(actions, "show", _show, "show a schedule and its last runs")
     edit = _sub(actions, "edit", _edit, "change a schedule")
-    run = _sub(actions, "run", _run_now, "run a schedule now, in this process, and print the answer")
+    run = _sub(actions, "run", _run_now, "run a schedule now and print the answer")
     pause = _sub(actions, "pause", _pause, "fire a schedule no more until it is resumed")
     pause.add_argument("--reason", default="", metavar="TEXT", help="why")
     resume = _sub(actions, "resume", _resume, "fire a schedule again")
@@ -370,6 +370,7 @@ def _next(args: argparse.Namespace, home: Path) -> int:
 
 @contextlib.contextmanager
 def _scheduler(home: Path, on_report: Callable[[RunReport], None]) -> Generator[tuple[Host, Scheduler]]:
+    from hermes.dispatch.choose import missing_workers
     from hermes.gateway.schedules import ScheduleOutbox
     from hermes.host import Host, HostOptions
     from hermes.log import setup_logging
@@ -381,9 +382,30 @@ def _scheduler(home: Path, on_report: Callable[[RunReport], None]) -> Generator[
     setup_logging(home, redactor=redactor)
     loaded = load_config(home)
     options = HostOptions(platform=SCHEDULED, unattended=True)
-    with Host(home, loaded.config, options, redactor=redactor) as host:
-        print_warnings((*loaded.warnings, *host.notices), redactor.redact)
-        yield host, Scheduler(host, outbox=ScheduleOutbox(host.store), on_report=on_report)
+    with (
+        Host(home, loaded.config, options, redactor=redactor) as host,
+        _run_turns(host) as turns,
+    ):
+        print_warnings((*loaded.warnings, *host.notices, *missing_workers(host)), redactor.redact)
+        yield host, Scheduler(host, turns=turns, outbox=ScheduleOutbox(host.store), on_report=on_report)
+
+
+@contextlib.contextmanager
+def _run_turns(host: Host) -> Generator[RunTurns | None]:
+    """What runs the turns of scheduled runs: workers, or None for this process."""
+    from hermes.dispatch.choose import make_dispatcher, runs_on_workers
+
+    if not runs_on_workers(host.config):
+        yield None
+        return
+    from hermes.dispatch.scheduled import DispatchedRuns
+
+    dispatcher = make_dispatcher(host)
+    dispatcher.start()
+    try:
+        yield DispatchedRuns(host, dispatcher)
+    finally:
+        dispatcher.release()
 
 
 def _run_now(args: argparse.Namespace, home: Path) -> int:

@@ -1,0 +1,69 @@
+"""Submitted turns for callers that wait for one: follow it, stop it when they are interrupted, take its model along."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from hermes.agent.events import Listener, ignore_events
+from hermes.agent.session import Session
+from hermes.dispatch.port import DispatchedTurn, Dispatcher
+from hermes.errors import JournalError
+from hermes.host import Host
+from hermes.journal.turns import Submission
+from hermes.scope import Interrupt
+
+log = logging.getLogger("hermes.dispatch")
+
+#: How soon an interrupt is noticed. The end of the turn is noticed at once.
+_POLL_SECONDS = 0.05
+
+
+def follow(
+    dispatcher: Dispatcher,
+    turn_id: str,
+    interrupt: Interrupt,
+    *,
+    listener: Listener = ignore_events,
+    is_left: Callable[[], bool] = lambda: False,
+) -> DispatchedTurn:
+    """Wait until a turn has ended or is suspended, and stop it when the caller is interrupted.
+
+    ``is_left`` says whether an interrupt leaves the turn to those who run it; its state is ``running`` then.
+    """
+    over = threading.Event()
+    found: list[DispatchedTurn] = []
+
+    def settled(now: DispatchedTurn) -> None:
+        found.append(now)
+        over.set()
+
+    dispatcher.watch(turn_id, settled, listener=listener)
+    is_stopped = False
+    while not over.wait(_POLL_SECONDS):
+        if not interrupt.cancelled or is_stopped:
+            continue
+        if is_left():
+            return DispatchedTurn("running")
+        try:
+            dispatcher.cancel(turn_id, interrupt.reason)
+            is_stopped = True
+        except JournalError as error:
+            log.warning("turn %s cannot be stopped; trying again: %s", turn_id, error)
+            interrupt.wait(_POLL_SECONDS)
+    return found[0]
+
+
+def model_extra(provider: str, model: str) -> dict[str, Any]:
+    """What the submission of a turn says for ``use_model``, when it is to be answered by another model."""
+    return {"provider": provider, "model": model} if provider or model else {}
+
+
+def use_model(host: Host, session: Session, submission: Submission) -> None:
+    """Answer this turn with the model that the submission names, if it names one."""
+    extra: dict[str, Any] = submission.options.get("extra", {})
+    provider, model = extra.get("provider", ""), extra.get("model", "")
+    if provider or model:
+        session.use_next_turn(host.models.conversation(provider=provider, model=model))

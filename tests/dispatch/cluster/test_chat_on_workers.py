@@ -1,0 +1,104 @@
+"""``hermes chat --on-workers``: a one-shot run that a worker runs, and one without the option, which none does."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.agent.events import ignore_events
+from hermes.cli.chat.on_workers import RemoteRun, WorkerRuns
+from hermes.errors import HermesError
+from hermes.scope import Interrupt
+from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedResponder, by_step, text, tool_call
+from support import run_hermes, start_hermes, write_config
+from support.approval_rig import says
+from support.cluster_rig import ClusterRig
+from support.waiting import HANG
+
+
+class Model:
+    """Answers with its name. ``hold`` waits; ``risky`` does what needs an approval."""
+
+    def __init__(self) -> None:
+        self.gate, self.held = threading.Event(), threading.Event()
+
+    def __call__(self, request: RecordedRequest) -> Any:
+        said = request.last_user_text
+        if said == "risky":
+            command = "echo ran >> ran && rm -rf ./no-such-folder"
+            return by_step(tool_call("terminal", {"command": command}), text("done"))(request)
+        if said == "hold":
+            self.held.set()
+            return text("never", hold=self.gate)
+        return text(f"{request.body['model']} answers {said}", chunks=3)
+
+
+@pytest.mark.slow
+def test_a_one_shot_run_on_a_worker(postgres_url: str, tmp_path: Path) -> None:
+    model = Model()
+    with ScriptedProvider(model) as provider:
+        rig = ClusterRig(tmp_path, postgres_url, provider, slots=2)
+
+        def chat(*arguments: str) -> subprocess.CompletedProcess[str]:
+            return run_hermes("chat", *arguments, home=rig.home, cwd=rig.cwd)
+
+        try:
+            # Without a worker it says so, instead of waiting.
+            refused = chat("-q", "hello", "--on-workers")
+            assert refused.returncode == 1 and "no worker runs" in refused.stderr
+            rig.start_workers(1)
+            # The rule: without the option a run is run by its own process.
+            here = json.loads(chat("-q", "hello", "--json").stdout)
+            assert here["answer"] == "scripted answers hello"
+            assert rig.query("SELECT count(*) FROM submissions") == [(0,)]
+            there = json.loads(chat("-q", "hello", "--json", "--on-workers", "-m", "other").stdout)
+            assert there["answer"] == "other answers hello" and there["model"] == here["model"]
+            assert there["usage"] == here["usage"]
+            assert rig.query("SELECT source FROM submissions u JOIN turns t ON t.id = u.turn_id") == [("cli",)]
+            # The conversation continues, here or there; text is streamed.
+            again = chat("-q", "more", "--on-workers", "--resume", there["session_id"])
+            assert again.returncode == 0 and again.stdout == "scripted answers more\n", again.stderr
+            # Questions are asked where the person is, also those of a turn that was left waiting.
+            responder = ScriptedResponder(says("once"))
+            with WorkerRuns(rig.host()) as runs:
+                run = RemoteRun(message="risky", responder=responder)
+                result = runs.result(*runs.submit(run, ignore_events), run, Interrupt())
+            assert (result.answer, result.steps, len(result.tool_calls)) == ("done", 2, 1)
+            assert (rig.cwd / "ran").read_text() == "ran\n"
+            # Without a person a call that needs approval is refused.
+            assert json.loads(chat("-q", "risky", "--json", "--on-workers").stdout)["answer"] == "done"
+            assert (rig.cwd / "ran").read_text() == "ran\n"
+            # Ctrl-C stops the turn on its worker.
+            process = start_hermes(
+                *("chat", "-q", "hold", "--on-workers"), home=rig.home, cwd=rig.cwd, stdout=subprocess.PIPE
+            )
+            assert model.held.wait(HANG)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=HANG)
+            assert process.returncode == 130
+            states = rig.query("SELECT state, count(*) FROM turns GROUP BY state ORDER BY state")
+            assert states == [("completed", 5), ("interrupted", 1)]
+        finally:
+            model.gate.set()
+            rig.close()
+
+
+def test_a_run_that_workers_cannot_run_as_asked_is_refused(home: Path, workdir: Path) -> None:
+    def refused(*arguments: str) -> str:
+        done = run_hermes("chat", "--on-workers", *arguments, home=home, cwd=workdir)
+        assert done.returncode == 1 and done.stdout == ""
+        return done.stderr
+
+    write_config(home, "http://127.0.0.1:9/v1")
+    assert "journal.url is not set" in refused("-q", "hello")
+    write_config(home, "http://127.0.0.1:9/v1", "journal: {url: 'postgresql://127.0.0.1:9/x', wait_seconds: 1}\n")
+    assert "slash commands run in this process" in refused("-q", "/help")
+    assert "not --toolsets, --yolo" in refused("-q", "hello", "--yolo", "-t", "file")
+    with pytest.raises(HermesError, match="without --on-workers"):
+        raise HermesError(refused("-q", "hello"))

@@ -1,0 +1,55 @@
+"""A turn that ends every worker that takes it up: it is given up, and holds up no one else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.agent.session import TAKEN_UP_TOO_OFTEN
+from hermes.journal.history.inspection import inspect_session
+from hermes.journal.recovery import MAX_TAKE_UPS
+from hermes.testing import RecordedRequest, ScriptedProvider, text
+from hermes.trace.verify.session import verify
+from support.cluster_rig import ClusterRig, answer_of
+from support.waiting import HANG, wait_until
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_turn_that_ends_every_worker_is_given_up(postgres_url: str, tmp_path: Path) -> None:
+    killed: list[str] = []
+
+    def script(request: RecordedRequest) -> Any:
+        if request.last_user_text == "poison":
+            ((runner,),) = rig.query("SELECT runner FROM sessions WHERE id = 's1'")
+            (worker,) = [worker for worker in rig.workers if worker.id == runner]
+            worker.kill()
+            killed.append(runner)
+        return text(f"Answer to {request.last_user_text}")
+
+    with ScriptedProvider(script) as provider:
+        rig = ClusterRig(tmp_path, postgres_url, provider, slots=2)
+        try:
+            surface = rig.dispatcher()
+            poisoned = surface.submit(rig.request("poison")).turn_id
+
+            def is_over() -> bool:
+                if all(worker.process.poll() is not None for worker in rig.workers):
+                    rig.start_workers(1)
+                return surface.wait(poisoned, timeout=0.2).state == "ended"
+
+            wait_until(is_over, "the end of the turn")
+            result = surface.wait(poisoned).result
+            assert result is not None and (result.status, result.error_type) == ("failed", TAKEN_UP_TOO_OFTEN)
+            # The first run, and each take-up; all of them on a worker of their own.
+            assert len(killed) == len(set(killed)) == MAX_TAKE_UPS + 1
+            # Its session continues, on the worker that gave it up, and nothing of it is doubled.
+            after = surface.submit(rig.request("and now?")).turn_id
+            assert answer_of(surface.wait(after, timeout=HANG)) == "Answer to and now?"
+            assert len(rig.workers) == len(killed) + 1
+            assert verify(inspect_session(rig.host().store, "s1")) == []
+            assert rig.query("SELECT count(*) FROM submissions WHERE is_dispatched = 1") == [(0,)]
+        finally:
+            rig.close()
