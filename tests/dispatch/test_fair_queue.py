@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from hermes.dispatch.fair_queue import FairQueue
 from hermes.dispatch.port import CHILDREN, TURNS
 from hermes.journal.turns import Submission
@@ -101,3 +103,101 @@ def test_a_removed_turn_never_starts() -> None:
     assert queue.remove("1")
     assert not queue.remove("1")
     assert taken(queue) == ["2"]
+
+
+def test_the_order_is_that_of_a_plain_search_whatever_happens() -> None:
+    """Against the definition itself: of all turns that may start, the one with the lowest rank."""
+    chance = random.Random(5)
+    queue, model = FairQueue({TURNS: 3, CHILDREN: 1}, 2), PlainQueue({TURNS: 3, CHILDREN: 1}, 2)
+    running: list[Submission] = []
+    for number in range(3_000):
+        action = chance.random()
+        if action < 0.45:
+            at = chance.randrange(12)
+            one = turn(
+                *(f"t{number}", f"s{at}"),
+                principal=f"p{at % 5}",
+                priority=chance.choice((0, 0, 0, 7)),
+                queue=CHILDREN if chance.random() < 0.2 else TURNS,
+            )
+            is_first = chance.random() < 0.1
+            queue.add(one, is_first=is_first)
+            model.add(one, is_first=is_first)
+        elif action < 0.55 and model.waiting:
+            gone = chance.choice(model.waiting).turn_id
+            assert queue.remove(gone)
+            model.remove(gone)
+        elif action < 0.7 and running:
+            ended, is_held = running.pop(chance.randrange(len(running))), chance.random() < 0.2
+            queue.done(ended, is_held=is_held)
+            model.done(ended, is_held=is_held)
+        elif action < 0.75:
+            session = f"s{chance.randrange(12)}"
+            if all(one.session_id != session for one in running):
+                queue.let_go(session)
+                model.held.discard(session)
+        else:
+            taken, expected = queue.take(), model.take()
+            assert taken == expected
+            running += [taken] if taken is not None else []
+        assert len(queue) == len(model.waiting)
+
+
+class PlainQueue:
+    """The same order by looking at everything each time."""
+
+    def __init__(self, slots: dict[str, int], limit: int) -> None:
+        self.slots, self.limit = slots, limit
+        self.waiting: list[Submission] = []
+        self.numbers: dict[str, int] = {}
+        self.held: set[str] = set()
+        self.running: list[Submission] = []
+        self.served: dict[str, int] = {}
+        self.clock = 0
+
+    def add(self, one: Submission, *, is_first: bool) -> None:
+        self.clock += 1
+        self.numbers[one.turn_id] = self.clock
+        self.waiting.insert(0, one) if is_first else self.waiting.append(one)
+
+    def remove(self, turn_id: str) -> None:
+        self.waiting = [one for one in self.waiting if one.turn_id != turn_id]
+        self.forget()
+
+    def forget(self) -> None:
+        active = {one.principal for one in (*self.waiting, *self.running)}
+        self.served = {principal: at for principal, at in self.served.items() if principal in active}
+
+    def of(self, principal: str) -> int:
+        return sum(one.principal == principal for one in self.running)
+
+    def take(self) -> Submission | None:
+        heads: dict[str, Submission] = {}
+        for one in self.waiting:
+            heads.setdefault(one.session_id, one)
+        ready = [
+            one
+            for one in heads.values()
+            if one.session_id not in self.held
+            and sum(other.queue == one.queue for other in self.running) < self.slots[one.queue]
+            and self.of(one.principal) < self.limit
+        ]
+        if not ready:
+            return None
+        chosen = min(ready, key=self.rank)
+        self.clock += 1
+        self.served[chosen.principal] = self.clock
+        self.running.append(chosen)
+        self.held.add(chosen.session_id)
+        self.remove(chosen.turn_id)
+        return chosen
+
+    def rank(self, one: Submission) -> tuple[int, int, int, int]:
+        served = self.served.get(one.principal, -1)
+        return (-one.priority, self.of(one.principal), served, self.numbers[one.turn_id])
+
+    def done(self, one: Submission, *, is_held: bool) -> None:
+        self.running.remove(one)
+        if not is_held:
+            self.held.discard(one.session_id)
+        self.forget()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.gateway.store.inbox import Inbox
+from hermes.gateway.store.inbox import Completion, Inbox
 from hermes.gateway.store.outbox import Outbox, OutgoingMessage
 from hermes.journal.store import Store, open_store
 
@@ -25,7 +25,7 @@ def answer(key: str, chat: str = "alice") -> OutgoingMessage:
 
 def test_answers_are_claimed_with_the_end_of_their_message(store: Store) -> None:
     outbox = Outbox(store)
-    rows = Inbox(store).finish(1, [answer("a"), answer("b")], claims=True)
+    rows = Inbox(store).finish(Completion(1, [answer("a"), answer("b")], claims=True))
     assert [(row.message.key, row.state) for row in rows] == [("a", "sending"), ("b", "sending")]
     assert outbox.claim(["line"]) == []
     assert outbox.counts() == {"sending": 2}
@@ -34,9 +34,9 @@ def test_answers_are_claimed_with_the_end_of_their_message(store: Store) -> None
 
 def test_answers_wait_behind_earlier_ones_of_their_chat(store: Store) -> None:
     inbox, outbox = Inbox(store), Outbox(store)
-    [first] = inbox.finish(1, [answer("a")], claims=True)
-    assert inbox.finish(2, [answer("b")], claims=True) == []
-    assert [row.message.key for row in inbox.finish(3, [answer("c", "bob")], claims=True)] == ["c"]
+    [first] = inbox.finish(Completion(1, [answer("a")], claims=True))
+    assert inbox.finish(Completion(2, [answer("b")], claims=True)) == []
+    assert [row.message.key for row in inbox.finish(Completion(3, [answer("c", "bob")], claims=True))] == ["c"]
     assert outbox.claim(["line"]) == []
     assert outbox.settle([(first.number, "sent", "", "m1", 0.0)]) is True  # another one waits for that
     assert [row.message.key for row in outbox.claim(["line"])] == ["b"]
@@ -44,7 +44,7 @@ def test_answers_wait_behind_earlier_ones_of_their_chat(store: Store) -> None:
 
 def test_an_answer_that_is_there_already_is_not_claimed_again(store: Store) -> None:
     inbox, outbox = Inbox(store), Outbox(store)
-    [row] = inbox.finish(1, [answer("a")], claims=True)
+    [row] = inbox.finish(Completion(1, [answer("a")], claims=True))
     assert outbox.settle([(row.number, "sent", "", "m1", 0.0)]) is False
-    assert inbox.finish(1, [answer("a")], claims=True) == []
+    assert inbox.finish(Completion(1, [answer("a")], claims=True)) == []
     assert outbox.counts() == {"sent": 1}

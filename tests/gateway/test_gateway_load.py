@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from gateway.test_gateway_restart import Killable
 from hermes.testing import text
-from support.gateway_rig import LineClient, SwitchedProvider
+from support.gateway_rig import GatewayProcesses, LineClient, SwitchedProvider
 from support.waiting import wait_until
 
 #: Budgets of the issue: seconds of CPU for a message, and bytes of memory for a chat that is idle.
@@ -36,10 +35,10 @@ def use_of(pid: int) -> Use:
 
 
 @pytest.fixture
-def killable(home: Path, workdir: Path, provider: SwitchedProvider) -> Generator[Killable]:
-    killable = Killable(home, workdir, provider, slots=64)
-    yield killable
-    killable.close()
+def processes(home: Path, workdir: Path, provider: SwitchedProvider) -> Generator[GatewayProcesses]:
+    processes = GatewayProcesses(home, workdir, provider, slots=64)
+    yield processes
+    processes.close()
 
 
 def talk(client: LineClient, chats: list[str], rounds: range) -> None:
@@ -48,12 +47,12 @@ def talk(client: LineClient, chats: list[str], rounds: range) -> None:
             client.say(f"{chat} says {number:03}", chat, id=f"{chat}-{number}")
 
 
-def run_load(killable: Killable, provider: SwitchedProvider, chats: int, each: int) -> tuple[Use, Use, Use]:
+def run_load(processes: GatewayProcesses, provider: SwitchedProvider, chats: int, each: int) -> tuple[Use, Use, Use]:
     """Run it; what was used before, after one message of each chat, and at the end."""
     provider.script = lambda request: text(f"Answer to {request.last_user_text}", delay=0.2)
     names = [f"user{number:03}" for number in range(chats)]
-    client = killable.start()
-    pid = killable.processes[-1].pid
+    client = processes.start()
+    pid = processes.started[-1].pid
     before = use_of(pid)
     talk(client, names, range(1))
     client.wait(lambda one: len(one.received) >= chats, "the first answers")
@@ -62,7 +61,7 @@ def run_load(killable: Killable, provider: SwitchedProvider, chats: int, each: i
     sending.start()
     wait_until_received(client, chats * each)
     last = use_of(pid)
-    check(killable, client, names, each)
+    check(processes, client, names, each)
     client.close()
     return before, first, last
 
@@ -76,27 +75,27 @@ def wait_until_received(client: LineClient, count: int) -> None:
         client.wait(lambda one, goal=goal: len(one.received) >= goal, f"{goal} answers")
 
 
-def check(killable: Killable, client: LineClient, names: list[str], each: int) -> None:
+def check(processes: GatewayProcesses, client: LineClient, names: list[str], each: int) -> None:
     by_chat: dict[str, list[str]] = {name: [] for name in names}
     for one in client.received:
         by_chat[one["to"]].append(one["text"])
     assert by_chat == {name: [f"Answer to {name} says {number:03}" for number in range(each)] for name in names}
 
     def sent() -> bool:
-        with closing(sqlite3.connect(killable.home / "state.db")) as connection:
+        with closing(sqlite3.connect(processes.home / "state.db")) as connection:
             return connection.execute("SELECT DISTINCT state FROM gateway_outbox").fetchall() == [("sent",)]
 
     wait_until(sent, "the outbox")
 
 
 @pytest.mark.slow
-def test_many_chats_at_once(killable: Killable, provider: SwitchedProvider) -> None:
-    run_load(killable, provider, chats=40, each=4)
+def test_many_chats_at_once(processes: GatewayProcesses, provider: SwitchedProvider) -> None:
+    run_load(processes, provider, chats=40, each=4)
 
 
 @pytest.mark.soak
-def test_500_chats_and_10_000_messages(killable: Killable, provider: SwitchedProvider) -> None:
-    before, first, last = run_load(killable, provider, chats=500, each=20)
+def test_500_chats_and_10_000_messages(processes: GatewayProcesses, provider: SwitchedProvider) -> None:
+    before, first, last = run_load(processes, provider, chats=500, each=20)
     per_message = (last.cpu - first.cpu) / (500 * 19)
     per_chat = (last.memory - before.memory) / 500
     print(f"CPU per message {per_message * 1000:.2f} ms, memory per chat {per_chat / 1000:.0f} kB")

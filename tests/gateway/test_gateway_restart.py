@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sqlite3
-import subprocess
 import time
 from collections.abc import Generator
 from contextlib import closing
@@ -14,12 +13,11 @@ from typing import Any
 import pytest
 
 from hermes.gateway.adapter import MessageEvent, Platform, SessionSource
-from hermes.gateway.store.inbox import ChatRow, Inbox
+from hermes.gateway.store.inbox import Arrival, ChatRow, Inbox
 from hermes.gateway.store.outbox import Outbox, OutgoingMessage
 from hermes.journal.store import home_store
 from hermes.testing import by_step, text, tool_call
-from support import line_platform, start_hermes, write_config
-from support.gateway_rig import GatewayRig, LineClient, SwitchedProvider
+from support.gateway_rig import GatewayProcesses, GatewayRig, SwitchedProvider
 from support.waiting import wait_until
 
 SOURCE = SessionSource(Platform("line"), "alice", user_id="alice", user_name="alice")
@@ -31,7 +29,7 @@ def accept(home: Path, *texts: str, session_id: str = "s1") -> None:
     with closing(home_store(home)) as store:
         for number, said in enumerate(texts):
             row = ChatRow(KEY, "line", "", session_id, '{"platform":"line","chat_id":"alice"}', time.time())
-            Inbox(store).accept(row, f"d{number}", MessageEvent(said, source=SOURCE), is_new=number == 0)
+            Inbox(store).accept(Arrival(row, f"d{number}", MessageEvent(said, source=SOURCE), is_new=number == 0))
 
 
 def states(home: Path, table: str = "gateway_inbox") -> list[str]:
@@ -100,63 +98,16 @@ def test_a_message_that_ends_the_process_every_time_is_a_dead_letter(rig: Gatewa
 # -- real processes, killed ------------------------------------------------------------------------------------------
 
 
-class Killable:
-    """``hermes gateway run`` as a process, with the platform of lines as a plugin of its home."""
-
-    def __init__(self, home: Path, workdir: Path, provider: SwitchedProvider, *, slots: int = 8) -> None:
-        self.home, self.workdir = home, workdir
-        self.port_file = home.parent / "port"
-        self.processes: list[subprocess.Popen[str]] = []
-        write_config(
-            home,
-            provider.base_url,
-            f"plugins: {{enabled: [line]}}\nworker: {{slots: {slots}}}\n"
-            "gateway:\n  max_messages_per_minute: 0\n  platforms:\n"
-            f"    line: {{owners: [alice], allowed_users: ['*'], extra: {{port_file: '{self.port_file}'}}}}\n",
-        )
-        folder = home / "plugins" / "line"
-        folder.mkdir(parents=True)
-        (folder / "plugin.yaml").write_text("name: line\nkind: platform\n")
-        (folder / "__init__.py").write_text(Path(line_platform.__file__).read_text())
-
-    def launch(self) -> subprocess.Popen[str]:
-        """Start a process, which may end before a client can connect to it."""
-        self.port_file.unlink(missing_ok=True)
-        process = start_hermes("gateway", "run", home=self.home, cwd=self.workdir)
-        self.processes.append(process)
-        return process
-
-    def start(self) -> LineClient:
-        process = self.launch()
-        wait_until(
-            lambda: (
-                process.poll() is not None or (self.port_file.exists() and self.port_file.read_text().endswith("\n"))
-            ),
-            "the platform",
-        )
-        assert process.poll() is None
-        return LineClient(int(self.port_file.read_text()))
-
-    def close(self) -> None:
-        for process in self.processes:
-            process.kill()
-            process.wait()
-
-    def kill(self) -> None:
-        self.processes[-1].kill()
-        self.processes[-1].wait()
-
-
 @pytest.fixture
-def killable(home: Path, workdir: Path, provider: SwitchedProvider) -> Generator[Killable]:
-    killable = Killable(home, workdir, provider)
-    yield killable
-    killable.close()
+def processes(home: Path, workdir: Path, provider: SwitchedProvider) -> Generator[GatewayProcesses]:
+    processes = GatewayProcesses(home, workdir, provider)
+    yield processes
+    processes.close()
 
 
 @pytest.mark.slow
 def test_kill_9_under_load_loses_nothing_and_answers_nothing_twice(
-    killable: Killable, provider: SwitchedProvider
+    processes: GatewayProcesses, provider: SwitchedProvider
 ) -> None:
     chats, each = [f"user{number}" for number in range(8)], 5
     provider.script = lambda request: text(f"Answer to {request.last_user_text}", delay=0.02)
@@ -164,17 +115,17 @@ def test_kill_9_under_load_loses_nothing_and_answers_nothing_twice(
     acknowledged: set[str] = set()
     sent = [(f"{chat}-{number}", chat, f"{chat} says {number}") for number in range(each) for chat in chats]
     for life in range(3):
-        client = killable.start()
+        client = processes.start()
         for message_id, chat, said in sent:
             if message_id not in acknowledged:  # what was not acknowledged is delivered again
                 client.say(said, chat, id=message_id)
         if life < 2:
             goal = len(sent) * (life + 1) // 4
             client.wait(lambda one, goal=goal: len(one.received) >= goal, "some answers")
-            killable.kill()
+            processes.kill()
         else:
-            wait_until(lambda: _all_done(killable.home, len(sent)), "all messages being done")
-            process = killable.processes[-1]
+            wait_until(lambda: _all_done(processes.home, len(sent)), "all messages being done")
+            process = processes.started[-1]
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0
         received += client.received
@@ -182,7 +133,7 @@ def test_kill_9_under_load_loses_nothing_and_answers_nothing_twice(
         client.close()
     texts = [one["text"] for one in received]
     assert len(texts) == len(set(texts)), "an answer came twice"
-    with closing(sqlite3.connect(killable.home / "state.db")) as connection:
+    with closing(sqlite3.connect(processes.home / "state.db")) as connection:
         unknown = [row[0] for row in connection.execute("SELECT content FROM gateway_outbox WHERE state = 'unknown'")]
         answered = [row[0] for row in connection.execute("SELECT answer FROM turns WHERE state = 'completed'")]
     expected = [f"Answer to {said}" for _, _, said in sent]
@@ -201,11 +152,11 @@ def _all_done(home: Path, count: int) -> bool:
 
 
 @pytest.mark.slow
-def test_a_poison_message_ends_as_a_dead_letter_after_five_attempts(killable: Killable) -> None:
+def test_a_poison_message_ends_as_a_dead_letter_after_five_attempts(processes: GatewayProcesses) -> None:
     """A plugin kills the process whenever it sees this message."""
-    folder = killable.home / "plugins" / "line"
+    folder = processes.home / "plugins" / "line"
     code = (folder / "__init__.py").read_text()
-    both = killable.home.parent / "both"
+    both = processes.home.parent / "both"
     poison = (
         "\n    def die(event, **_):\n        import os, time\n"
         f"        while not os.path.exists({str(both)!r}):\n            time.sleep(0.01)\n"
@@ -213,19 +164,19 @@ def test_a_poison_message_ends_as_a_dead_letter_after_five_attempts(killable: Ki
         "    ctx.register_hook('pre_gateway_dispatch', die)\n"
     )
     (folder / "__init__.py").write_text(code.rstrip() + poison)
-    client = killable.start()
+    client = processes.start()
     client.say("poison")
     client.accepted(client.say("hello", "bob"))
     both.touch()
     for number in range(5):
         if number:
-            killable.launch()
-        wait_until(lambda: killable.processes[-1].poll() is not None, "the death of the process")
-        assert killable.processes[-1].returncode == 9
+            processes.launch()
+        wait_until(lambda: processes.started[-1].poll() is not None, "the death of the process")
+        assert processes.started[-1].returncode == 9
     client.close()
-    client = killable.start()
+    client = processes.start()
     assert "could not be answered" in client.hear(1)[0]
     assert client.ask("are you there?", id="new") == "Answer to are you there?"
     # The message beside it is not given up. Its answer is not asserted: a process may have died while it was sent.
-    wait_until(lambda: states(killable.home)[:2] == ["dead", "done"], "the message beside it is answered")
+    wait_until(lambda: states(processes.home)[:2] == ["dead", "done"], "the message beside it is answered")
     client.close()

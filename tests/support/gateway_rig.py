@@ -1,10 +1,11 @@
-"""A gateway on a thread with the platform of lines, a scripted model, and a client that talks to it."""
+"""A gateway on a thread or as a process, with the platform of lines, a scripted model, and a client for it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from hermes.config.sections import WorkerConfig
 from hermes.gateway.gateway import Gateway, GatewayService
 from hermes.host import Host
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text
-from support import line_platform
+from support import line_platform, start_hermes, write_config
 from support.configured import configured_host
 from support.waiting import HANG, wait_for, wait_until
 
@@ -181,3 +182,50 @@ class GatewayRig:
             client.close()
         for running in self.running:
             running.stop()
+
+
+class GatewayProcesses:
+    """``hermes gateway run`` as processes, one after the other, with the platform of lines as a plugin of the home."""
+
+    def __init__(self, home: Path, workdir: Path, provider: SwitchedProvider, *, slots: int = 8) -> None:
+        self.home, self.workdir = home, workdir
+        self.port_file = home.parent / "port"
+        self.started: list[subprocess.Popen[str]] = []
+        write_config(
+            home,
+            provider.base_url,
+            f"plugins: {{enabled: [line]}}\nworker: {{slots: {slots}}}\n"
+            "gateway:\n  max_messages_per_minute: 0\n  platforms:\n"
+            f"    line: {{owners: [alice], allowed_users: ['*'], extra: {{port_file: '{self.port_file}'}}}}\n",
+        )
+        folder = home / "plugins" / "line"
+        folder.mkdir(parents=True)
+        (folder / "plugin.yaml").write_text("name: line\nkind: platform\n")
+        (folder / "__init__.py").write_text(Path(line_platform.__file__).read_text())
+
+    def launch(self) -> subprocess.Popen[str]:
+        """Start a process, which may end before a client can connect to it."""
+        self.port_file.unlink(missing_ok=True)
+        process = start_hermes("gateway", "run", home=self.home, cwd=self.workdir)
+        self.started.append(process)
+        return process
+
+    def start(self) -> LineClient:
+        process = self.launch()
+        wait_until(
+            lambda: (
+                process.poll() is not None or (self.port_file.exists() and self.port_file.read_text().endswith("\n"))
+            ),
+            "the platform",
+        )
+        assert process.poll() is None
+        return LineClient(int(self.port_file.read_text()))
+
+    def close(self) -> None:
+        for process in self.started:
+            process.kill()
+            process.wait()
+
+    def kill(self) -> None:
+        self.started[-1].kill()
+        self.started[-1].wait()

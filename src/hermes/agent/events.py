@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import Any, Literal
@@ -12,6 +13,8 @@ from hermes.contract.events import ReasoningDelta, TextDelta, ToolEnded, TurnEve
 from hermes.errors import HermesError
 from hermes.models.usage import Usage
 from hermes.sanitize import MaskedStream, Redactor
+
+log = logging.getLogger("hermes.turn")
 
 #: ``incomplete``: there is an answer, but it is not whole, and ``finish_reason`` says why.
 TurnStatus = Literal["completed", "incomplete", "failed", "interrupted"]
@@ -91,13 +94,32 @@ def is_code(path: str) -> bool:
     return PurePath(path).suffix.lower() not in _PROSE
 
 
+class Listeners:
+    """The listeners of one turn, which come and go while it runs. One that fails hears no more."""
+
+    def __init__(self, turn_id: str) -> None:
+        self._turn_id = turn_id
+        self.all: list[Listener] = []
+
+    def __call__(self, event: TurnEvent) -> None:
+        for listener in tuple(self.all):
+            try:
+                listener(event)
+            except Exception:
+                log.exception("a listener of turn %s failed; it hears no more", self._turn_id)
+                self.all.remove(listener)
+
+
 class MaskedListener:
     """Passes the events of a turn on, with secrets masked in the text of the model as it streams."""
 
     def __init__(self, listener: Listener, redactor: Redactor) -> None:
         self._listener = listener
+        self._listeners = listener.all if isinstance(listener, Listeners) else [listener]
         self._stream = MaskedStream(redactor)
         self._kind: type[TextDelta | ReasoningDelta] = TextDelta
+        #: Text that no one heard. It is searched when a listener joins, who may come in the middle of a secret.
+        self._unheard: list[str] = []
 
     def __call__(self, event: TurnEvent) -> None:
         if not isinstance(event, TextDelta | ReasoningDelta):
@@ -107,11 +129,18 @@ class MaskedListener:
         if self._kind is not type(event):
             self._flush()
             self._kind = type(event)
+        if not self._listeners:
+            self._unheard.append(event.text)
+            return
+        if self._unheard:
+            self._stream.feed("".join(self._unheard))
+            self._unheard.clear()
         text = self._stream.feed(event.text)
         if text:
             self._listener(event if text == event.text else self._kind(text))
 
     def _flush(self) -> None:
+        self._unheard.clear()
         rest = self._stream.finish()
         if rest:
             self._listener(self._kind(rest))

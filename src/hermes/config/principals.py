@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ def principal_home(home: Path, principal: str) -> Path:
     return home / FOLDER / _file_name(principal) if principal else home
 
 
+@lru_cache(maxsize=4_096)
 def default_workspace(home: Path, principal: str) -> Path:
     """The folder that the work for a caller is done in, unless the configuration gives it another."""
     return principal_home(home, principal) / "workspace"
@@ -29,6 +31,8 @@ def default_workspace(home: Path, principal: str) -> Path:
 
 def make_private(folder: Path) -> Path:
     """Make a folder, and those above it that are missing, for the owner of the home alone."""
+    if folder.exists():
+        return folder
     for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
     return folder

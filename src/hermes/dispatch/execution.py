@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
+
+from msgspec.structs import replace
 
 from hermes.agent.events import Listener, TurnResult
 from hermes.agent.session import Session, stored_result
@@ -25,8 +27,8 @@ from hermes.scope import Interrupt, new_id
 
 log = logging.getLogger("hermes.dispatch")
 
-#: Sessions that stay open between their turns; others are read from the journal when they continue.
-MAX_OPEN_SESSIONS = 200
+#: Sessions that stay open between their turns, and their messages; others are read from the journal when they continue.
+MAX_OPEN_SESSIONS, MAX_OPEN_MESSAGES = 1_000, 50_000
 
 
 class Execution:
@@ -39,7 +41,9 @@ class Execution:
         own = QueueLimits(settings.max_waiting, settings.max_waiting_of_principal)
         self.limits = own if limits is None else limits
         self._entries = entries
-        self._open: OrderedDict[str, Session] = OrderedDict()
+        #: Each with the number of its messages.
+        self._open: OrderedDict[str, tuple[Session, int]] = OrderedDict()
+        self._open_messages = 0
         self._lock = Lock()
 
     def submission(self, turn_id: str) -> Submission:
@@ -84,7 +88,7 @@ class Execution:
 
     def _is_own_folder(self, request: TurnRequest) -> bool:
         """Whether a caller works in the folder below the home that each process makes for it."""
-        return bool(request.principal) and Path(request.cwd) == default_workspace(self.host.home, request.principal)
+        return bool(request.principal) and request.cwd == str(default_workspace(self.host.home, request.principal))
 
     def accept(self, request: TurnRequest) -> tuple[Submission, bool]:
         """Store a turn as queued, on disk unless the surface has it there; False when its idempotency key was known."""
@@ -96,6 +100,21 @@ class Execution:
 
         store = self.host.store
         return store.write_soon(write) if request.is_stored else store.write(write)
+
+    def accept_with(
+        self, request: TurnRequest, store: Callable[[JournalConnection], str | None]
+    ) -> tuple[Submission, bool] | None:
+        """The same in one transaction with ``store``, which gives the idempotency key, or None to accept nothing."""
+        session, submission, message = self.prepare(request)
+        limits = self.limits
+
+        def write(connection: JournalConnection) -> tuple[Submission, bool] | None:
+            key = store(connection)
+            if key is None:
+                return None
+            return accept_turn(connection, session, replace(submission, request_key=key), message, limits)
+
+        return self.host.store.write(write)
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -131,7 +150,7 @@ class Execution:
 
     def _session(self, submission: Submission) -> Session:
         with self._lock:
-            self._open.pop(submission.session_id, None)  # until its turn has ended
+            self._take_out(submission.session_id)  # until its turn has ended
         already = self.host.open_sessions.get(submission.session_id)
         if already is not None:
             return already
@@ -169,13 +188,22 @@ class Execution:
             self._keep(session)
 
     def _keep(self, session: Session) -> None:
-        """Keep a session open for its next turn, and free the memory of the one that was not used for longest."""
+        """Keep a session open for its next turn, and free the memory of those that were not used for longest."""
+        count, old = len(session.transcript.earlier), list[Session | None]()
         with self._lock:
-            self._open[session.id] = session
-            self._open.move_to_end(session.id)
-            old = self._open.popitem(last=False)[1] if len(self._open) > MAX_OPEN_SESSIONS else None
-        if old is not None:
-            old.unload()
+            self._take_out(session.id)
+            self._open[session.id] = session, count
+            self._open_messages += count
+            while len(self._open) > MAX_OPEN_SESSIONS or self._open_messages > MAX_OPEN_MESSAGES:
+                old.append(self._take_out(next(iter(self._open))))
+        for one in old:
+            if one is not None:
+                one.unload()
+
+    def _take_out(self, session_id: str) -> Session | None:
+        session, count = self._open.pop(session_id, (None, 0))
+        self._open_messages -= count
+        return session
 
     # -- results ------------------------------------------------------------------------------------------------
 

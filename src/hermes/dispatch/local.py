@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection, Mapping
 from contextvars import Context
 from functools import partial
 
-from hermes.agent.events import Listener, ignore_events
-from hermes.contract.events import TurnEvent
+from hermes.agent.events import Listener, Listeners, ignore_events
 from hermes.dispatch.execution import Execution
 from hermes.dispatch.fair_queue import FairQueue
 from hermes.dispatch.port import CHILDREN, TURNS, DispatchedTurn, TurnEntry, TurnRequest, TurnTicket
 from hermes.errors import JournalError, SessionBusy
 from hermes.host import Host
+from hermes.journal.connection import JournalConnection
 from hermes.journal.turns import NO_LIMITS, Submission, cancel_queued, open_submissions
 from hermes.scope import Interrupt
 
@@ -34,18 +34,10 @@ class _LocalTurn:
     def __init__(self, submission: Submission) -> None:
         self.submission = submission
         self.interrupt = Interrupt()
-        self.listeners: list[Listener] = []
+        self.listeners = Listeners(submission.turn_id)
         self.watchers: list[Callable[[DispatchedTurn], None]] = []
         self.now = DispatchedTurn("queued")
         self.failures = 0
-
-    def listen(self, event: TurnEvent) -> None:
-        for listener in tuple(self.listeners):
-            try:
-                listener(event)
-            except Exception:
-                log.exception("a listener of turn %s failed; it hears no more", self.submission.turn_id)
-                self.listeners.remove(listener)
 
     def settle(self, now: DispatchedTurn) -> None:
         """It has ended or is suspended: those who watch it are told, once."""
@@ -91,15 +83,25 @@ class LocalDispatcher:
 
     def submit(self, request: TurnRequest, *, listener: Listener = ignore_events) -> TurnTicket:
         submission, is_new = self._execution.accept(request)
-        ticket = TurnTicket(submission.turn_id, submission.session_id, is_new)
+        self._accepted(submission, listener)
+        return TurnTicket(submission.turn_id, submission.session_id, is_new)
+
+    def submit_with(self, request: TurnRequest, store: Callable[[JournalConnection], str | None]) -> TurnTicket | None:
+        accepted = self._execution.accept_with(request, store)
+        if accepted is None:
+            return None
+        submission, is_new = accepted
+        self._accepted(submission, ignore_events)
+        return TurnTicket(submission.turn_id, submission.session_id, is_new)
+
+    def _accepted(self, submission: Submission, listener: Listener) -> None:
         with self._changed:
             turn = self._turns.get(submission.turn_id)
             if turn is None and submission.state == "queued":
                 turn = self._add(submission)
             if turn is not None and listener is not ignore_events:
-                turn.listeners.append(listener)
+                turn.listeners.all.append(listener)
             self._start_ready()
-        return ticket
 
     def resume(self, turn_id: str, *, listener: Listener = ignore_events) -> None:
         submission = self._execution.submission(turn_id)
@@ -113,7 +115,7 @@ class LocalDispatcher:
                 turn = self._turns[turn_id] = _LocalTurn(submission)
             turn.now, turn.interrupt = DispatchedTurn("queued"), Interrupt()
             if listener is not ignore_events:
-                turn.listeners.append(listener)
+                turn.listeners.all.append(listener)
             self._queue.let_go(submission.session_id)
             self._queue.add(submission, is_first=True)
             self._start_ready()
@@ -148,15 +150,15 @@ class LocalDispatcher:
         with self._changed:
             turn = self._turns.get(turn_id)
             if turn is not None and listener is not None:
-                turn.listeners.append(listener)
+                turn.listeners.all.append(listener)
             while turn is not None and turn.now.state in ("queued", "running"):
                 left = None if until is None else until - time.monotonic()
                 if left is not None and left <= 0:
                     break
                 self._changed.wait(left)
             if turn is not None:
-                if listener is not None and listener in turn.listeners:
-                    turn.listeners.remove(listener)
+                if listener is not None and listener in turn.listeners.all:
+                    turn.listeners.all.remove(listener)
                 return turn.now
             if turn_id in self._ended:
                 return self._ended[turn_id]
@@ -169,7 +171,7 @@ class LocalDispatcher:
             turn = self._turns.get(turn_id)
             if turn is not None:
                 if listener is not ignore_events:
-                    turn.listeners.append(listener)
+                    turn.listeners.all.append(listener)
                 if turn.now.state in ("queued", "running"):
                     turn.watchers.append(settled)
                     return
@@ -234,7 +236,7 @@ class LocalDispatcher:
         submission = turn.submission
         now = DispatchedTurn("queued")
         try:
-            now = self._execution.run(submission, turn.listen, turn.interrupt)
+            now = self._execution.run(submission, turn.listeners, turn.interrupt)
         except SessionBusy as error:
             log.debug("turn %s waits: %s", submission.turn_id, error)
         except JournalError as error:

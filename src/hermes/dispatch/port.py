@@ -14,6 +14,7 @@ import msgspec
 
 from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.agent.session import Session
+from hermes.journal.connection import JournalConnection
 from hermes.journal.turns import Submission
 
 #: Turns of surfaces, and turns that another turn waits for: those have slots of their own, so that turns which wait
@@ -82,6 +83,14 @@ class Dispatcher(Protocol):
 
         Raises ``QueueFull`` when too many wait, and ``JournalError`` when the journal cannot be written or when the
         idempotency key was used for another message: nothing was accepted then.
+        """
+        ...
+
+    def submit_with(self, request: TurnRequest, store: Callable[[JournalConnection], str | None]) -> TurnTicket | None:
+        """Accept a turn in the transaction in which ``store`` writes what the surface keeps of it.
+
+        ``store`` returns the idempotency key; when it returns None, nothing is accepted. Raises as ``submit`` does, and
+        nothing is stored then.
         """
         ...
 

@@ -8,11 +8,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes.dispatch.port import DispatchedTurn, TurnRequest
-from hermes.errors import HermesError, QueueFull
+from hermes.errors import CommitUnknown, HermesError, QueueFull
 from hermes.gateway.access import Sender, workspace_of
 from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, ProcessingOutcome, SessionSource
 from hermes.gateway.answers import answer_messages, is_dead_letter, turn_context, turn_message
@@ -26,15 +27,19 @@ from hermes.gateway.questions import (
     timeout_answer,
 )
 from hermes.gateway.store.attachments import NOT_STORED
-from hermes.gateway.store.inbox import ChatRow, IncomingMessage
+from hermes.gateway.store.inbox import ChatRow, Completion, IncomingMessage
+from hermes.journal.connection import JournalConnection
 from hermes.journal.questions import OWNER, QuestionRow
 
 if TYPE_CHECKING:
     from hermes.agent.events import TurnResult
     from hermes.gateway.gateway import Gateway
-    from hermes.gateway.store.outbox import OutgoingMessage
+    from hermes.gateway.store.outbox import OutboxRow, OutgoingMessage
 
 log = logging.getLogger("hermes.gateway")
+
+#: A function to watch a turn with, for any thread, and what it brings to the loop.
+ExpectedTurn = tuple[Callable[[DispatchedTurn], None], asyncio.Future[DispatchedTurn]]
 
 _NEW_MESSAGE = "a new message arrived"
 #: Seconds until a message is tried again for which there was no room.
@@ -44,7 +49,9 @@ _FULL_SECONDS = 1.0
 class ChatWork:
     """One message on its way through a chat."""
 
-    __slots__ = ("context", "event", "is_done", "is_stale", "message", "row", "sender", "source", "turn_id")
+    __slots__ = (
+        *("context", "event", "is_done", "is_stale", "message", "row", "sender", "settled", "source", "turn_id"),
+    )
 
     def __init__(
         self, message: IncomingMessage, event: MessageEvent, source: SessionSource, sender: Sender, row: ChatRow
@@ -59,6 +66,8 @@ class ChatWork:
         self.context = Context()
         #: Its turn, once it was submitted.
         self.turn_id = ""
+        #: The end of the turn, when it was submitted with the message.
+        self.settled: asyncio.Future[DispatchedTurn] | None = None
         #: The turn was stopped: whatever it still says is not sent.
         self.is_stale = False
         self.is_done = False
@@ -72,6 +81,8 @@ class GatewayChat:
         self.row = row
         self._arrived: deque[ChatWork] = deque()
         self._turns: deque[ChatWork] = deque()
+        #: The next message, while its turn is submitted with the end of the one before it.
+        self._following: ChatWork | None = None
         self._steered: list[ChatWork] = []
         self.current: ChatWork | None = None
         #: The question that the current turn waits for.
@@ -82,7 +93,8 @@ class GatewayChat:
         self.is_finishing = False
 
     def __len__(self) -> int:
-        return len(self._arrived) + len(self._turns) + (self.current is not None)
+        waiting = len(self._arrived) + len(self._turns) + (self._following is not None)
+        return waiting + (self.current is not None)
 
     @property
     def is_idle(self) -> bool:
@@ -200,7 +212,7 @@ class GatewayChat:
 
     async def _answer(self, work: ChatWork) -> None:
         adapter = self._gateway.adapters.get(work.message.platform)
-        if adapter is not None and _takes_part(adapter):
+        if adapter is not None and takes_part(adapter):
             work.context = copy_context()
             try:
                 await adapter._process_message_background(work.event, self.row.key)  # pyright: ignore[reportPrivateUsage]
@@ -214,7 +226,12 @@ class GatewayChat:
     async def run_turn(self, work: ChatWork, *, waits_for_sending: bool = False) -> ProcessingOutcome:
         """Run the turn of a message, through its questions, and put its answer into the outbox."""
         gateway = self._gateway
-        now = await (gateway.settled(work.turn_id) if work.turn_id else self._submit(work))
+        if work.settled is not None:
+            if work.is_stale:  # stopped before it began
+                await gateway.blocking(gateway.dispatcher.cancel, work.turn_id, _NEW_MESSAGE)
+            now = await work.settled
+        else:
+            now = await (gateway.settled(work.turn_id) if work.turn_id else self._submit(work))
         while now.state == "suspended":
             await self._wait_for_answer(work)
             await gateway.blocking(gateway.dispatcher.resume, work.turn_id)
@@ -232,25 +249,66 @@ class GatewayChat:
         joined = self._joined()
         texts = [] if work.is_stale else self._texts(work, result)
         futures = gateway.deliveries.watch([text.key for text in texts]) if waits_for_sending else []
-        dead = is_dead_letter(result)
-        claimed = await gateway.blocking(
-            gateway.inbox.finish,
+        completion = Completion(
             *(work.message.number, texts),
-            state="dead" if dead else "done",
+            state="dead" if is_dead_letter(result) else "done",
             error=gateway.host.redactor.redact(result.error or ""),
             also=[one.message.number for one in joined],
             claims=work.message.platform in gateway.adapters,
         )
+        claimed = await self._complete(completion)
         work.is_done = True
         gateway.deliveries.send(claimed)
         if len(claimed) < len(texts):
             gateway.deliveries.wake()
         self.is_finishing = False
-        sent = await asyncio.gather(*futures)
+        sent = await asyncio.gather(*futures) if futures else []
         if result.status == "interrupted" or work.is_stale:
             return ProcessingOutcome.CANCELLED
         failed = result.status == "failed" or not all(sent)
         return ProcessingOutcome.FAILURE if failed else ProcessingOutcome.SUCCESS
+
+    async def _complete(self, completion: Completion) -> list[OutboxRow]:
+        """Store the end of a message, and with it the turn of the next one, when one waits for nothing else."""
+        gateway, row = self._gateway, self.row
+        adapter = gateway.adapters.get(row.platform)
+        is_plain = self._turns and not self._turns[0].turn_id and not takes_part(adapter)
+        if not is_plain or gateway.is_stopping or gateway.session_store.has_ambient(row.session_id):
+            return await gateway.blocking(gateway.inbox.finish, completion)
+        following = self._following = self._turns.popleft()
+        settle, settled = gateway.expect_turn()
+        try:
+            turn_id = await gateway.blocking(self._complete_and_submit, completion, following, row, settle)
+            if turn_id:
+                following.turn_id, following.settled = turn_id, settled
+        finally:
+            self._following = None
+            self._turns.appendleft(following)
+        return completion.claimed
+
+    def _complete_and_submit(
+        self, completion: Completion, following: ChatWork, row: ChatRow, settle: Callable[[DispatchedTurn], None]
+    ) -> str:
+        """The turn, or nothing when it could not be submitted. Blocks."""
+        gateway, key = self._gateway, following.message.request_key
+
+        def store(connection: JournalConnection) -> str:
+            completion.store(connection)
+            return key
+
+        try:
+            ticket = gateway.dispatcher.submit_with(
+                turn_request(gateway, row, following.event, following.sender, key), store
+            )
+        except CommitUnknown:
+            raise
+        except Exception as error:  # such as a queue that is full: it is submitted by itself, and tried again
+            log.debug("chat %s: the end of a message is stored without the next turn: %s", row.key, error)
+            gateway.inbox.finish(completion)
+            return ""
+        assert ticket is not None
+        gateway.dispatcher.watch(ticket.turn_id, settle)
+        return ticket.turn_id
 
     def _texts(self, work: ChatWork, result: TurnResult) -> list[OutgoingMessage]:
         gateway = self._gateway
@@ -287,20 +345,7 @@ class GatewayChat:
     def _submit_now(self, work: ChatWork, row: ChatRow, ambient: str, settle: Callable[[DispatchedTurn], None]) -> str:
         """Hand the turn of a message over. Blocks: one change of threads for all of it."""
         gateway = self._gateway
-        cwd = workspace_of(gateway.host, row.principal)
-        request = TurnRequest(
-            session_id=row.session_id,
-            message=turn_message(work.event, Path(cwd).resolve()),
-            request_key=work.message.request_key,
-            # Tools of plugins know the task as the session, by which they find the chat again.
-            task_id=row.session_id,
-            platform=work.message.platform,
-            cwd=cwd,
-            principal=row.principal,
-            context=turn_context(work.event, gateway.entries.get(work.message.platform), ambient),
-            extra={"sender_id": work.sender.user_id, "role": work.sender.role},
-            is_stored=True,
-        )
+        request = turn_request(gateway, row, work.event, work.sender, work.message.request_key, ambient)
         turn_id = gateway.dispatcher.submit(request).turn_id
         gateway.dispatcher.watch(turn_id, settle)
         return turn_id
@@ -324,6 +369,8 @@ class GatewayChat:
         """Stop the turn that runs, drop those that wait, and wait until nothing runs."""
         dropped = list(self._turns)
         self._turns.clear()
+        if self._following is not None:
+            self._following.is_stale = True
         for work in dropped:
             await self._finish(work)
         await self.stop(reason)
@@ -371,7 +418,7 @@ class GatewayChat:
             for number, text in enumerate(texts)
             if text
         ]
-        await gateway.blocking(gateway.inbox.finish, work.message.number, messages)
+        await gateway.blocking(gateway.inbox.finish, Completion(work.message.number, messages))
         work.is_done = True
         gateway.deliveries.wake()
 
@@ -382,20 +429,41 @@ class GatewayChat:
         text = "This message could not be answered and is not tried again. Please send it in other words."
         notice = outgoing(f"{work.message.request_key}:dead", work.source, text)
         try:
-            await gateway.blocking(
-                gateway.inbox.finish,
-                *(work.message.number, [notice]),
-                state="dead",
-                error=gateway.host.redactor.redact(error),
-            )
+            redacted = gateway.host.redactor.redact(error)
+            completion = Completion(work.message.number, [notice], state="dead", error=redacted)
+            await gateway.blocking(gateway.inbox.finish, completion)
         except HermesError:
             log.exception("chat %s: message %d stays open", self.row.key, work.message.number)
         work.is_done = True
         gateway.deliveries.wake()
 
 
-def _takes_part(adapter: BasePlatformAdapter) -> bool:
+def turn_request(
+    gateway: Gateway, row: ChatRow, event: MessageEvent, sender: Sender, request_key: str = "", ambient: str = ""
+) -> TurnRequest:
+    """The turn that answers a message. Blocks: it makes the folder of a new principal and reads images."""
+    cwd = workspace_of(gateway.host, row.principal)
+    return TurnRequest(
+        session_id=row.session_id,
+        message=turn_message(event, Path(cwd).resolve() if event.media_urls else Path(cwd)),
+        request_key=request_key,
+        # Tools of plugins know the task as the session, by which they find the chat again.
+        task_id=row.session_id,
+        platform=row.platform,
+        cwd=cwd,
+        principal=row.principal,
+        context=turn_context(event, gateway.entries.get(row.platform), ambient),
+        extra={"sender_id": sender.user_id, "role": sender.role},
+        is_stored=True,
+    )
+
+
+def takes_part(adapter: BasePlatformAdapter | None) -> bool:
     """Whether an adapter wants to be with its turns: to show that it types, to react, to wrap them."""
+    return adapter is not None and _takes_part(type(adapter))
+
+
+@lru_cache(maxsize=100)
+def _takes_part(kind: type[BasePlatformAdapter]) -> bool:
     methods = ("send_typing", "on_processing_start", "on_processing_complete", "_process_message_background")
-    kind = type(adapter)
     return any(getattr(kind, method, None) is not getattr(BasePlatformAdapter, method) for method in methods)

@@ -9,7 +9,6 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ import msgspec
 from hermes.contract.events import GatewayMessage, SessionReset
 from hermes.dispatch.choose import make_dispatcher
 from hermes.dispatch.port import DispatchedTurn, TurnEntry
-from hermes.errors import HermesError, SessionNotFound
+from hermes.errors import CommitUnknown, HermesError, SessionNotFound
 from hermes.gateway.access import Access, Sender, conversation_principal, session_key, workspace_of
 from hermes.gateway.adapter import (
     BasePlatformAdapter,
@@ -33,16 +32,18 @@ from hermes.gateway.adapter import (
     adapter_config,
     entry_of,
 )
-from hermes.gateway.chat import ChatWork, GatewayChat
+from hermes.gateway.chat import ChatWork, ExpectedTurn, GatewayChat, takes_part, turn_request
+from hermes.gateway.commands import is_for_commands
 from hermes.gateway.deliveries import Deliveries
 from hermes.gateway.platforms import FIRST_PAUSE, PlatformStatus, PlatformSupervisor
 from hermes.gateway.questions import TurnVariables, chat_entry, outgoing
 from hermes.gateway.session_store import SessionStore
 from hermes.gateway.store.attachments import store_files
-from hermes.gateway.store.inbox import ChatRow, Inbox, IncomingMessage
+from hermes.gateway.store.inbox import Arrival, ChatRow, Completion, Inbox, IncomingMessage
 from hermes.gateway.store.outbox import Outbox
 from hermes.gateway.store.users import CODE_SECONDS, REQUEST_SECONDS, GatewayUsers
 from hermes.host import Host
+from hermes.http.threads import LoopThreads
 from hermes.http_server.rate_limits import RateLimiter
 from hermes.journal.leases import release_lease
 from hermes.journal.questions import Questions
@@ -114,10 +115,12 @@ class Gateway:
         self._rows: OrderedDict[str, ChatRow] = OrderedDict()
         self._rows_lock = Lock()
         self._limiter = RateLimiter(self.config.max_messages_per_minute)
-        self._pool = ThreadPoolExecutor(_THREADS, "hermes-gateway")
+        self._threads = LoopThreads(_THREADS, "hermes-gateway")
+        #: The last message of each chat that is being accepted.
+        self._arriving: dict[str, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_stopping = False
+        self.is_stopping = False
         #: Called when the state of a platform has changed.
         self.on_status: Callable[[], None] | None = None
         self.started_at = time.time()
@@ -153,7 +156,7 @@ class Gateway:
 
     async def _stop(self) -> None:
         """Disconnect, let running turns end for a moment, and leave the rest to the next start."""
-        self._is_stopping = True
+        self.is_stopping = True
         await self.blocking(self.dispatcher.release, _STOP_SECONDS)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._drain(), _STOP_SECONDS)
@@ -163,7 +166,7 @@ class Gateway:
         if tasks:
             await asyncio.wait(tasks, timeout=_STOP_SECONDS)
         self.status_changed()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def _drain(self) -> None:
         """Send the answers of the turns that have just ended."""
@@ -185,7 +188,7 @@ class Gateway:
 
     async def blocking(self, work: Callable[..., T], *args: Any, **options: Any) -> T:
         """Run blocking work on a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(work, *args, **options))
+        return await self._threads.start(work, *args, **options)
 
     def call_soon(self, work: Callable[[], object]) -> None:
         """Run something on the loop. From any thread."""
@@ -223,15 +226,27 @@ class Gateway:
 
     async def receive(self, event: MessageEvent) -> str | None:
         """Take a message of an adapter. Once this returns it is on disk, or was refused."""
-        if self._is_stopping:
+        if self.is_stopping:
             raise HermesError("the gateway is stopping; the platform has to deliver this message again")
         if event.files or event.media_urls:
             await self._store_files(event)
-        work = await self.blocking(self._accept, event)
-        if work is not None:
-            self._chat(work).put(work)
-        else:
-            self.deliveries.wake()  # there may be a notice to send
+        source = event.source
+        if source is None or not source.chat_id:
+            log.warning("a message without a chat was dropped")
+            return None
+        key, mine = session_key(self.config, source), asyncio.get_running_loop().create_future()
+        before, self._arriving[key] = self._arriving.get(key), mine
+        try:
+            if before is not None:  # one at a time, so that a chat keeps its order
+                await asyncio.wait([before])
+            starting = self.expect_turn() if self._starts_at_once(event, source, key) else None
+            accepted = self._threads.start(self._accept, event, source, starting)
+            accepted.add_done_callback(self._accepted)
+            await asyncio.shield(accepted)  # an adapter that gives up does not hold up what is stored
+        finally:
+            mine.set_result(None)
+            if self._arriving.get(key) is mine:
+                del self._arriving[key]
         return None
 
     async def _store_files(self, event: MessageEvent) -> None:
@@ -243,12 +258,28 @@ class Gateway:
             workspace = await self.blocking(workspace_of, self.host, principal)
             await store_files(event, Path(workspace).resolve(), self.config, self.blocking)
 
-    def _accept(self, event: MessageEvent) -> ChatWork | None:
-        """Check and store a message. None when it is refused, or was there before. Blocks."""
-        source = event.source
-        if source is None or not source.chat_id:
-            log.warning("a message without a chat was dropped")
-            return None
+    def _starts_at_once(self, event: MessageEvent, source: SessionSource, key: str) -> bool:
+        """Whether nothing comes between a message and its turn: both are stored in one transaction then."""
+        if key in self._chats or self.host.hooks.pre_gateway_dispatch is not None:
+            return False
+        return not is_for_commands(self.host, event) and not takes_part(self.adapters.get(source.platform))
+
+    def _accepted(self, accepted: asyncio.Future[ChatWork | None]) -> None:
+        if accepted.cancelled() or accepted.exception() is not None:
+            return  # the adapter has the exception
+        work = accepted.result()
+        if work is not None:
+            self._chat(work).put(work)
+        else:
+            self.deliveries.wake()  # there may be a notice to send
+
+    def _accept(
+        self, event: MessageEvent, source: SessionSource, starting: ExpectedTurn | None = None
+    ) -> ChatWork | None:
+        """Check and store a message. None when it is refused, or was there before. Blocks.
+
+        With ``starting`` its turn is submitted too, and reported there.
+        """
         sender = self.access.sender(source, is_trusted=event.internal)
         if sender is None:
             self._answer_stranger(source)
@@ -261,10 +292,32 @@ class Gateway:
         event.text = self.host.redactor.mask_known(event.text or "")
         event.reply_to_text = event.reply_to_text and self.host.redactor.mask_known(event.reply_to_text)
         row, is_new = self._open_chat(source, sender)
-        message = self.inbox.accept(row, event.message_id or f"made:{new_id()}", event, is_new=is_new)
-        if message is None:
+        arrival = Arrival(row, event.message_id or f"made:{new_id()}", event, is_new=is_new)
+        turn_id = "" if starting is None else self._store_with_turn(arrival, row, event, sender)
+        if arrival.message is None and not arrival.is_known:
+            self.inbox.accept(arrival)
+        if arrival.message is None:
             return None
-        return ChatWork(message, event, source, sender, self._remember(row, is_new=is_new))
+        work = ChatWork(arrival.message, event, source, sender, self._remember(row, is_new=is_new))
+        if turn_id and starting is not None:
+            settle, work.settled = starting
+            work.turn_id = turn_id
+            self.dispatcher.watch(turn_id, settle)
+        return work
+
+    def _store_with_turn(self, arrival: Arrival, row: ChatRow, event: MessageEvent, sender: Sender) -> str:
+        """Store a message and its turn in one transaction; the turn, or nothing when they have to be apart. Blocks."""
+        if self.session_store.has_ambient(row.session_id):
+            return ""  # it is taken when the turn surely begins
+        try:
+            ticket = self.dispatcher.submit_with(turn_request(self, row, event, sender), arrival.store)
+        except CommitUnknown:
+            raise
+        except Exception as error:  # such as a queue that is full: the chat tries again, or gives the message up
+            log.debug("a message is stored without its turn: %s", error)
+            arrival.message = None
+            return ""
+        return "" if ticket is None else ticket.turn_id
 
     def _refusal(self, event: MessageEvent, source: SessionSource, sender: Sender) -> str:
         """Why a message is not accepted; empty when it is."""
@@ -342,7 +395,7 @@ class Gateway:
         """Answer a message that a command asks for, in its chat."""
         text = content if isinstance(content, str) else _text_of(content)
         event = MessageEvent(text, source=work.source, internal=True)
-        made = await self.blocking(self._accept, event)
+        made = await self.blocking(self._accept, event, work.source)
         if made is not None:
             made.sender = work.sender
             chat.put(made)
@@ -375,15 +428,10 @@ class Gateway:
         await self.blocking(self.dispatcher.watch, turn_id, settle)
         return await future
 
-    def expect_turn(self) -> tuple[Callable[[DispatchedTurn], None], asyncio.Future[DispatchedTurn]]:
+    def expect_turn(self) -> ExpectedTurn:
         """A function to watch a turn with, for any thread, and what it brings to the loop."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[DispatchedTurn] = loop.create_future()
-
-        def settle(now: DispatchedTurn) -> None:
-            loop.call_soon_threadsafe(lambda: future.done() or future.set_result(now))
-
-        return settle, future
+        future: asyncio.Future[DispatchedTurn] = asyncio.get_running_loop().create_future()
+        return partial(self._threads.settle, future), future
 
     async def run_turn(self, event: MessageEvent, key: str) -> ProcessingOutcome:
         """Run the turn that the chat of an adapter has come to; the adapter is with it until its answer is sent."""
@@ -488,7 +536,7 @@ class Gateway:
         for message in left:
             work = self._left_work(message)
             if work is None:
-                self.inbox.finish(message.number, state="dead", error="its sender is not let in any more")
+                self.inbox.finish(Completion(message.number, state="dead", error="its sender is not let in any more"))
                 continue
             work.turn_id = turns.get(message.number, ("", ""))[1]
             works.append(work)

@@ -47,6 +47,10 @@ class SessionStore:
         if isinstance(content, str) and content.strip():
             self._ambient.setdefault(session_id, deque(maxlen=_MAX_AMBIENT)).append(content)
 
+    def has_ambient(self, session_id: str) -> bool:
+        """Whether something was added since the last turn."""
+        return session_id in self._ambient
+
     def take_ambient(self, session_id: str) -> str:
         """What was added since the last turn."""
         said = self._ambient.pop(session_id, None)

@@ -1,13 +1,16 @@
-"""Blocking work awaited from an event loop: it runs on a daemon thread, and cancelling the task interrupts it."""
+"""Blocking work awaited from an event loop: on a daemon thread of its own, or on one of a few that are shared."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import contextvars
+import queue
 import threading
+from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from hermes.scope import Interrupt
 
@@ -51,3 +54,65 @@ async def run_in_thread(work: Callable[[Interrupt], T], interrupt: Interrupt | N
         except asyncio.CancelledError:
             own.cancel("the task was cancelled")
             raise
+
+
+class LoopThreads:
+    """A few daemon threads for the short blocking work of one event loop, and the way back to it.
+
+    Cheaper than an executor: results that are there while the loop is busy are brought to it together. Cancelling a
+    task that waits does not stop its work.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        self._most, self._name = most, name
+        self._threads = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._work: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None] = queue.SimpleQueue()
+        self._results: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
+        self._is_reporting = False
+
+    def start(self, work: Callable[..., T], *args: Any, **options: Any) -> asyncio.Future[T]:
+        """The future of work that a thread does. To be called on the loop."""
+        loop = self._loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        if not self._threads or (self._threads < self._most and not self._work.empty()):
+            self._threads += 1
+            threading.Thread(target=self._serve, name=f"{self._name}-{self._threads}", daemon=True).start()
+        self._work.put((partial(work, *args, **options) if args or options else work, future))
+        return future
+
+    def settle(self, future: asyncio.Future[T], value: T) -> None:
+        """Set the result of a future of the loop, from any thread."""
+        self._settle(future, value, None)
+
+    def close(self) -> None:
+        """End the threads when what was started is done."""
+        for _ in range(self._threads):
+            self._work.put(None)
+
+    def _serve(self) -> None:
+        while (taken := self._work.get()) is not None:
+            work, future = taken
+            try:
+                self._settle(future, work(), None)
+            except BaseException as error:
+                self._settle(future, None, error)
+            del taken, work, future  # frees what they reference before the next one arrives
+
+    def _settle(self, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+        self._results.append((future, value, error))
+        if not self._is_reporting and self._loop is not None:
+            self._is_reporting = True
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                self._loop.call_soon_threadsafe(self._report)
+
+    def _report(self) -> None:
+        self._is_reporting = False  # before the results are read: what is added later is reported again
+        while self._results:
+            future, value, error = self._results.popleft()
+            if future.done():
+                continue
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(value)

@@ -69,6 +69,16 @@ class ClusterDispatcher:
     # -- the port -----------------------------------------------------------------------------------------------
 
     def submit(self, request: TurnRequest, *, listener: Listener = ignore_events) -> TurnTicket:
+        ticket = self._submit(request, listener, None)
+        assert ticket is not None
+        return ticket
+
+    def submit_with(self, request: TurnRequest, store: Callable[[JournalConnection], str | None]) -> TurnTicket | None:
+        return self._submit(request, ignore_events, store)
+
+    def _submit(
+        self, request: TurnRequest, listener: Listener, store: Callable[[JournalConnection], str | None] | None
+    ) -> TurnTicket | None:
         session, submission, message = self._execution.prepare(request)
         is_live = listener is not ignore_events
         options = {
@@ -79,9 +89,13 @@ class ClusterDispatcher:
         submission = msgspec.structs.replace(submission, options=options)
         limit = self._host.config.worker.max_running_of_principal
 
-        def write(connection: JournalConnection) -> tuple[Submission, bool]:
+        def write(connection: JournalConnection) -> tuple[Submission, bool] | None:
             lock_session(connection, session.id)
-            accepted, is_new = accept_turn(connection, session, submission, message, self._execution.limits)
+            key = submission.request_key if store is None else store(connection)
+            if key is None:
+                return None
+            asked = msgspec.structs.replace(submission, request_key=key)
+            accepted, is_new = accept_turn(connection, session, asked, message, self._execution.limits)
             if is_new:
                 query = "UPDATE submissions SET workspace = ? WHERE turn_id = ?"
                 connection.execute(query, (self._workspace, accepted.turn_id))
@@ -96,10 +110,13 @@ class ClusterDispatcher:
                 followed.listeners.append(listener)
                 followed.is_live = True
         try:
-            accepted, is_new = self._host.store.write(write)
+            stored = self._host.store.write(write)
         except BaseException:
             self._forget(submission.turn_id)
             raise
+        if stored is None:
+            return None
+        accepted, is_new = stored
         if not is_new:
             self._forget(submission.turn_id)
             if is_live:

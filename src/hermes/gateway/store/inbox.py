@@ -70,36 +70,83 @@ class ChatRow(msgspec.Struct, frozen=True):
         return SessionSource.from_dict(msgspec.json.decode(self.source))
 
 
+class Arrival:
+    """A message that is to be stored with its chat."""
+
+    def __init__(self, chat: ChatRow, delivery: str, event: MessageEvent, *, is_new: bool) -> None:
+        """``is_new``: the chat has a new session. Otherwise the stored one stays, which a command may have changed."""
+        self._chat, self._delivery, self._is_new = chat, delivery, is_new
+        self._event = encode_event(event)
+        #: The message once it is stored.
+        self.message: IncomingMessage | None = None
+        #: It was there already.
+        self.is_known = False
+
+    def store(self, connection: JournalConnection) -> str | None:
+        """Store it, inside a transaction; the idempotency key of its turn, or None when it was there already."""
+        chat = self._chat
+        rows = connection.execute(
+            "INSERT INTO gateway_inbox (chat, platform, delivery, event, state, received_at) "
+            "VALUES (?, ?, ?, ?, 'queued', ?) ON CONFLICT (platform, chat, delivery) DO NOTHING RETURNING number",
+            (chat.key, chat.platform, self._delivery, self._event, chat.last_at),
+        ).fetchall()
+        if not rows:
+            self.is_known = True
+            return None
+        if self._is_new:
+            write_chat(connection, chat)
+        else:
+            change = "UPDATE gateway_chats SET source = ?, last_at = ? WHERE key = ?"
+            connection.execute(change, (chat.source, chat.last_at, chat.key))
+        self.message = IncomingMessage(
+            rows[0][0], chat.key, chat.platform, self._delivery, self._event, received_at=chat.last_at
+        )
+        return self.message.request_key
+
+
+class Completion:
+    """The end of a message, with the answers that are to be sent."""
+
+    def __init__(
+        self,
+        number: int,
+        messages: Sequence[OutgoingMessage] = (),
+        *,
+        state: Literal["done", "dead"] = "done",
+        error: str = "",
+        also: Sequence[int] = (),
+        claims: bool = False,
+    ) -> None:
+        """``also`` are other messages that joined its turn.
+
+        With ``claims`` the answers are claimed at once, where nothing for the chat waits before them.
+        """
+        self._numbers, self._messages = (number, *also), messages
+        self._state, self._error, self._claims = state, clean_text(error), claims
+        #: The answers that were claimed.
+        self.claimed: list[OutboxRow] = []
+
+    def store(self, connection: JournalConnection) -> None:
+        """Store it, inside a transaction."""
+        change = "UPDATE gateway_inbox SET state = ?, error = ?, ended_at = ? WHERE number = ?"
+        for number in self._numbers:
+            connection.execute(change, (self._state, self._error, time.time(), number))
+        if self._claims:
+            self.claimed = insert_claimed(connection, self._messages)
+        else:
+            insert_outgoing(connection, self._messages)
+
+
 class Inbox:
     """The inbox of one journal. Every call blocks; thread-safe."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def accept(self, chat: ChatRow, delivery: str, event: MessageEvent, *, is_new: bool) -> IncomingMessage | None:
-        """Store a message and its chat; None when it is there already. Once this returns it is on disk.
-
-        ``is_new``: the chat has a new session. Otherwise the stored one stays, which a command may just have changed.
-        """
-        encoded, now = encode_event(event), chat.last_at
-
-        def write(connection: JournalConnection) -> IncomingMessage | None:
-            known = "SELECT 1 FROM gateway_inbox WHERE platform = ? AND chat = ? AND delivery = ?"
-            if connection.execute(known, (chat.platform, chat.key, delivery)).fetchone() is not None:
-                return None
-            number: int = connection.execute(
-                "INSERT INTO gateway_inbox (chat, platform, delivery, event, state, received_at) "
-                "VALUES (?, ?, ?, ?, 'queued', ?) RETURNING number",
-                (chat.key, chat.platform, delivery, encoded, now),
-            ).fetchone()[0]
-            if is_new:
-                write_chat(connection, chat)
-            else:
-                change = "UPDATE gateway_chats SET source = ?, last_at = ? WHERE key = ?"
-                connection.execute(change, (chat.source, now, chat.key))
-            return IncomingMessage(number, chat.key, chat.platform, delivery, encoded, received_at=now)
-
-        return self._store.write(write)
+    def accept(self, arrival: Arrival) -> IncomingMessage | None:
+        """Store a message and its chat; None when it is there already. Once this returns it is on disk."""
+        self._store.write(arrival.store)
+        return arrival.message
 
     def count_attempt(self, number: int) -> int:
         """Note that a message is about to be handled, and how often that was so; on disk before it happens."""
@@ -121,33 +168,10 @@ class Inbox:
 
         self._store.write(write)
 
-    def finish(
-        self,
-        number: int,
-        messages: Sequence[OutgoingMessage] = (),
-        *,
-        state: Literal["done", "dead"] = "done",
-        error: str = "",
-        also: Sequence[int] = (),
-        claims: bool = False,
-    ) -> list[OutboxRow]:
-        """A message is over, and these answers are to be sent. ``also`` are others that joined its turn.
-
-        With ``claims`` the answers are claimed at once, where nothing for the chat waits before them. Those that are
-        returned are this process's to send.
-        """
-
-        def write(connection: JournalConnection) -> list[OutboxRow]:
-            connection.executemany(
-                "UPDATE gateway_inbox SET state = ?, error = ?, ended_at = ? WHERE number = ?",
-                [(state, clean_text(error), time.time(), one) for one in (number, *also)],
-            )
-            if claims:
-                return insert_claimed(connection, messages)
-            insert_outgoing(connection, messages)
-            return []
-
-        return self._store.write(write)
+    def finish(self, completion: Completion) -> list[OutboxRow]:
+        """A message is over. The answers that are returned are this process's to send."""
+        self._store.write(completion.store)
+        return completion.claimed
 
     # -- reading ------------------------------------------------------------------------------------------------
 
