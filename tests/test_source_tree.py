@@ -110,3 +110,11 @@ def test_the_code_that_pages_name_exists(page: str) -> None:
     named = re.findall(r"`((?:[a-z0-9_]+/)+(?:[a-z0-9_]+\.py)?|[a-z_]+\.py)`", text)
     assert len(named) > 20
     assert [path for path in named if not (SOURCE / path).exists()] == []
+
+
+def test_no_hint_installs_a_package_of_the_public_index_by_our_name() -> None:
+    """That name belongs to another program there; ``hermes install EXTRA`` and ``pip install .`` do not look it up."""
+    root = Path(__file__).parents[1]
+    texts = [root / "README.md", *(root / "docs").rglob("*.md"), *(root / "docs").glob("*.1"), *SOURCE.rglob("*.py")]
+    installs = re.compile(r"(?:pip|pipx|uv)3?\s+(?:pip\s+|tool\s+)?install\b[^\n`]*\bhermes-agent\b")
+    assert [str(path.relative_to(root)) for path in texts if installs.search(path.read_text())] == []
