@@ -9,14 +9,16 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
-from hermes.agent.session import Session
+from hermes.agent.session import Session, stored_result
 from hermes.config.sections import WorkerConfig
 from hermes.contract.events import TextDelta, TurnEvent
 from hermes.dispatch.local import LocalDispatcher
 from hermes.dispatch.port import CHILDREN, Dispatcher, TurnRequest
+from hermes.dispatch.results import completed_result
 from hermes.errors import JournalError, QueueFull, SessionNotFound, TurnSuspended
 from hermes.host import Host
 from hermes.journal.history.inspection import inspect_session
@@ -27,6 +29,7 @@ from hermes.journal.turns import Submission, find_submission
 from hermes.scope import Interrupt
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, by_step, text, tool_call
 from hermes.trace.verify.session import verify
+from support.cluster_rig import answer_of
 from support.configured import configured_host
 from support.waiting import HANG, wait_until
 
@@ -317,6 +320,50 @@ def test_a_turn_that_always_kills_its_process_ends_as_a_dead_letter(rig: Rig) ->
     result = host.resume_session("s1").run_accepted(turn)
     assert (result.status, result.error_type) == ("failed", "TakenUpTooOften")
     assert rig.provider.requests == []
+
+
+def test_a_plugin_that_ends_the_program_ends_no_turn_and_keeps_no_slot(rig: Rig) -> None:
+    tries: list[int] = []
+
+    @contextmanager
+    def entered(_session: Session, _submission: Submission) -> Generator[None]:
+        tries.append(1)
+        if len(tries) == 1:
+            raise SystemExit(3)
+        yield
+
+    dispatcher = rig.dispatcher(entries={"test": entered}, slots=1)
+    assert (
+        answer_of(dispatcher.wait(dispatcher.submit(rig.request("hello")).turn_id, timeout=HANG)) == "Answer to hello"
+    )
+    assert len(tries) == 2 and dispatcher.running == 0
+
+
+def test_a_surface_with_limits_of_its_own_is_not_limited_again(rig: Rig) -> None:
+    dispatcher = LocalDispatcher(rig.host(slots=1, max_waiting=1), slots=3)
+    turns = [dispatcher.submit(rig.request(f"hold {number}", f"s{number}")).turn_id for number in range(5)]
+    dispatcher.start()
+    wait_until(lambda: len(rig.model.asked) == 3, "three turns at once")
+    assert (dispatcher.running, dispatcher.waiting) == (3, 2)
+    rig.model.gate.set()
+    assert [answer_of(dispatcher.wait(turn, timeout=HANG)) for turn in turns] == [
+        f"Answer to hold {number}" for number in range(5)
+    ]
+
+
+def test_a_result_from_the_record_is_that_of_the_process_that_ran_the_turn(rig: Rig) -> None:
+    dispatcher = rig.dispatcher()
+    live = dispatcher.wait(dispatcher.submit(rig.request("run nothing-there")).turn_id, timeout=HANG).result
+    assert live is not None and live.tool_calls
+    store = rig.host().store
+    recorded = stored_result(store, live.turn_id)
+    assert recorded is not None and not recorded.model
+    found = completed_result(store, recorded)
+    calls = [[(call.tool_name, call.status, call.result) for call in one.tool_calls] for one in (found, live)]
+    assert calls[0] == calls[1] and found.duration > 0
+    unlike: dict[str, Any] = {"tool_calls": [], "duration": 0.0}
+    assert msgspec.structs.replace(found, **unlike) == msgspec.structs.replace(live, **unlike)
+    assert completed_result(store, live) is live
 
 
 # -- questions ------------------------------------------------------------------------------------------------------

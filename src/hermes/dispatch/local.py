@@ -241,7 +241,7 @@ class LocalDispatcher:
             log.debug("turn %s waits: %s", submission.turn_id, error)
         except JournalError as error:
             log.warning("turn %s is tried again: %s", submission.turn_id, error)
-        except Exception:
+        except BaseException:  # a plugin may try to end the program
             # Taking it up again counts in the journal: a turn that always fails like this ends as a dead letter.
             log.exception("turn %s was cut off and is tried again", submission.turn_id)
         with self._changed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from a2a.server.events import Event, EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.server.tasks.task_manager import append_artifact_to_task
@@ -12,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.a2a.server.artifacts import ArtifactStream
-from hermes.contract.events import AttemptAnswered, AttemptFailed, ReasoningDelta, TextDelta, TurnEvent
+from hermes.contract.events import (
+    AttemptAnswered,
+    AttemptFailed,
+    ReasoningDelta,
+    TextDelta,
+    TurnEvent,
+    TurnStarted,
+)
 from hermes.sanitize import Redactor
 from support.a2a_rig import artifact_text
 from support.events import some, tool_started
@@ -111,3 +119,45 @@ def test_chunks_make_the_answers_at_any_pace(
         assert [chunk.append for chunk in chunks] == [False, *[True] * (len(chunks) - 1)]
         assert [chunk.last_chunk for chunk in chunks] == [*[False] * (len(chunks) - 1), True]
         assert all(chunk.artifact.parts[0].text for chunk in chunks)
+
+
+def corrected(*told: TurnEvent, texts: list[str], answer: str, is_whole: bool) -> list[str]:
+    """The artifacts of a turn of which only these events came through, once its record was read."""
+
+    async def run() -> list[str]:
+        queue = Collected()
+        updater = TaskUpdater(queue, "t", "c")
+        relay = ArtifactStream(
+            *(updater, Redactor()), show_tools=True, artifacts=0, has_subscribers=lambda: True, is_whole=is_whole
+        )
+        for event in told:
+            relay.listen(event)
+        relay.end()
+        await relay.run()
+        relay.close()
+        relay.listen(TextDelta("too late"))
+        await relay.correct(queue.task.artifacts, texts)
+        await relay.finish(answer)
+        return ["".join(part.text for part in artifact.parts) for artifact in queue.task.artifacts]
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param((TextDelta("lf a word"), ANSWERED, TextDelta("whole"), ANSWERED), id="joined in the middle"),
+        pytest.param((some(TurnStarted), TextDelta("half a word"), ANSWERED), id="joined at the beginning"),
+        pytest.param((), id="nothing came through"),
+    ],
+)
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_artifacts_are_those_of_the_record_whatever_came_through(told: tuple[TurnEvent, ...], is_whole: bool) -> None:
+    texts = ["half a word", "whole"]
+    assert corrected(*told, texts=texts, answer="whole", is_whole=is_whole) == texts
+
+
+def test_an_end_that_was_lost_leaves_no_half_of_an_answer() -> None:
+    assert corrected(TextDelta("a who"), texts=["a whole answer"], answer="a whole answer", is_whole=True) == [
+        "a whole answer"
+    ]
