@@ -292,5 +292,5 @@ if not (child := os.fork()):
 os.waitpid(child, 0)
 logging.getLogger("hermes").info("parent again")
 """
-    subprocess.run([sys.executable, "-c", code, str(home)], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code, str(home)], check=True, timeout=60)
     assert [line.rsplit(": ", 1)[1] for line in lines(home)] == ["parent", "child", "parent again"]

@@ -32,7 +32,7 @@ def serving(home: Path, workdir: Path, provider: ScriptedProvider, env: dict[str
         yield process.stdout.readline().strip()
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ import pytest
 
 from hermes.cli.main import main
 from support.a2a_echo import Remote, serving_echo
+from support.waiting import HANG
 
 Capture = pytest.CaptureFixture[str]
 
@@ -87,27 +88,27 @@ def test_a_person_at_a_terminal_is_asked() -> None:
         os.write(ours, b"the blue one\n")
         _read_until(ours, "continue this conversation with ")
         assert calling.stdout is not None and calling.stdout.read() == "you said the blue one \n"
-        assert calling.wait(10) == 0
+        assert calling.wait(60) == 0
         os.close(ours)  # earlier, and its last line could not be written
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupting_the_call_cancels_the_task(number: signal.Signals, code: int) -> None:
     with serving_echo() as remote, process(remote.url, "wait") as calling:
-        assert remote.working.wait(20)
+        assert remote.working.wait(60)
         assert calling.stdout is not None and calling.stdout.read(6) == "so far"
         calling.send_signal(number)
-        assert calling.wait(10) == code
+        assert calling.wait(60) == code
         assert remote.cancelled.is_set()
         assert calling.stderr is not None and "Traceback" not in calling.stderr.read()
 
 
 def test_an_interrupt_before_the_first_word_cancels_the_task_too() -> None:
     with serving_echo() as remote, process(remote.url, "wait", "--no-stream") as calling:
-        assert remote.working.wait(20)
+        assert remote.working.wait(60)
         calling.send_signal(signal.SIGINT)
-        assert calling.wait(10) == 130
-        assert remote.cancelled.wait(20)
+        assert calling.wait(60) == 130
+        assert remote.cancelled.wait(60)
 
 
 def test_a_failure_is_reported_as_text(capsys: Capture) -> None:
@@ -177,7 +178,7 @@ def test_an_agent_that_never_answers_is_given_up(capsys: Capture) -> None:
 
 
 def _read_until(descriptor: int, text: str) -> str:
-    seen, deadline = "", time.monotonic() + 20
+    seen, deadline = "", time.monotonic() + HANG
     while text not in seen:
         assert select.select([descriptor], [], [], max(deadline - time.monotonic(), 0))[0], seen
         seen += os.read(descriptor, 4_096).decode()

@@ -40,7 +40,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Served, 
 
 def post(agent: Served, path: str, body: str) -> int:
     where = urlsplit(agent.url)
-    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=10)
+    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
     headers = {"Content-Type": "application/json", "A2A-Version": "1.0", "Authorization": f"Bearer {READER}"}
     try:
         connection.request("POST", path, body, headers)
@@ -99,7 +99,7 @@ def test_slow_loris_connections_are_closed(
     monkeypatch.setattr(slow_loris, "SECONDS_FOR_BODY", 0.2)
     with ScriptedProvider("fine") as provider, served(home, workdir, provider) as agent:
         where = urlsplit(agent.url)
-        with socket.create_connection((where.hostname, where.port), timeout=20) as slow:
+        with socket.create_connection((where.hostname, where.port), timeout=60) as slow:
             slow.sendall(sent)
             try:
                 assert slow.recv(1) == b""
@@ -133,7 +133,7 @@ def test_only_one_of_several_concurrent_answers_counts(home: Path, workdir: Path
             calls = [
                 {"configuration": webhook, **wire_message(word, taskId=task_id)} for word in ("approve", "deny") * 3
             ]
-            async with httpx.AsyncClient(base_url=agent.url, headers=VERSION, timeout=20) as http:
+            async with httpx.AsyncClient(base_url=agent.url, headers=VERSION, timeout=60) as http:
                 return await asyncio.gather(*(http.post("/rest/message:send", json=call) for call in calls))
 
         statuses = sorted(response.status_code for response in asyncio.run(answer()))

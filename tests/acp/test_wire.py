@@ -74,7 +74,7 @@ def test_a_message_may_arrive_in_pieces_and_without_a_last_line_break() -> None:
     for piece in (b'{"jsonrpc":"2.0","id":1,', b'"method":', b'"echo"}\n{"jsonrpc":"2.0","id":2,"method":"echo"}'):
         os.write(writing, piece)
     os.close(writing)
-    thread.join(30)
+    thread.join(60)
     source.close()
     assert [msgspec.json.decode(line)["id"] for line in sink.getvalue().splitlines()] == [1, 2]
 
@@ -89,7 +89,7 @@ def test_a_question_ends_when_the_editor_is_gone() -> None:
     asked.start()
     with pytest.raises(HermesError, match="the editor is gone"):
         connection.ask("session/request_permission", {}, Interrupt())
-    thread.join(30)
+    thread.join(60)
     source.close()
     with pytest.raises(HermesError, match="the editor is gone"):
         connection.ask("session/request_permission", {}, Interrupt())

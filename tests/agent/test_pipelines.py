@@ -158,7 +158,7 @@ def test_two_reads_both_start_before_either_ends(make_host: HostFactory, workdir
 
 
 def test_slow_readers_really_run_at_the_same_time(make_host: HostFactory) -> None:
-    both_inside = threading.Barrier(2, timeout=10)
+    both_inside = threading.Barrier(2, timeout=60)
 
     def slow(args: Payload, **_: Any) -> str:
         both_inside.wait()

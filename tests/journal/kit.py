@@ -152,7 +152,7 @@ def can_mount() -> bool:
     """Whether a process may mount file systems in a name space of its own, as root can and many users can too."""
     probe = ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]
     try:
-        return subprocess.run(probe, capture_output=True, check=False, timeout=10).returncode == 0
+        return subprocess.run(probe, capture_output=True, check=False, timeout=60).returncode == 0
     except OSError:
         return False
 

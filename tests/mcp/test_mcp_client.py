@@ -219,7 +219,7 @@ def test_cancelling_ends_a_call_at_once(tmp_path: Path) -> None:
         thread.start()
         wait_until(lambda: log.exists() and "sleep" in log.read_text(), "the call to reach the server")
         scope.interrupt.cancel("stop")
-        assert ended.wait(30)
+        assert ended.wait(60)
 
 
 def test_an_idle_server_is_stopped_and_started_again(tmp_path: Path) -> None:

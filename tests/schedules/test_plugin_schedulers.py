@@ -130,7 +130,7 @@ def test_the_scheduler_of_a_plugin_decides_when_schedules_fire(home: Path, workd
         finally:
             stop.set()
             scheduler.wake()
-            thread.join(30)
+            thread.join(60)
         assert ("start", 60) in offer.value.calls
         assert offer.value.calls[-1] == "stop"
         assert len(provider.requests) == 1
@@ -157,5 +157,5 @@ def test_without_a_usable_plugin_the_clock_decides(
         finally:
             stop.set()
             scheduler.wake()
-            thread.join(30)
+            thread.join(60)
     assert said in caplog.text

@@ -128,7 +128,7 @@ def test_overlapping_runs_are_skipped_or_queued(rig: MakeRig, overlap: str) -> N
         schedule = cron.add("every 1h")
 
         def hold(**_kwargs: object) -> None:
-            held.wait(30)
+            held.wait(60)
 
         cron.host.hooks.subscribe("pre_llm_call", "test", hold)
         cron.now += HOUR
@@ -191,7 +191,7 @@ def test_a_run_that_was_stopped_is_continued_by_the_next_scheduler(rig: MakeRig)
         first.host.hooks.subscribe("pre_api_request", "test", wait_for_the_stop)
         first.now += HOUR
         first.scheduler.tick()
-        assert reached.wait(30)
+        assert reached.wait(60)
         first.scheduler.close(30)
         assert [one.is_left for one in first.reports] == [True]
         assert [run.runner for run in first.schedules.runs(schedule.id)] == [None]
@@ -413,7 +413,7 @@ def test_the_loop_fires_what_is_added_while_it_waits_and_shows_that_it_runs(rig:
         finally:
             stop.set()
             cron.scheduler.close()
-            thread.join(30)
+            thread.join(60)
     assert not thread.is_alive()
     assert not is_running(home)
 
@@ -436,7 +436,7 @@ def test_a_look_that_fails_does_not_end_the_loop(rig: MakeRig, monkeypatch: pyte
         wait_until(lambda: len(looks) >= 2)
         stop.set()
         cron.scheduler.wake()
-        thread.join(30)
+        thread.join(60)
     assert not thread.is_alive()
 
 

@@ -3,6 +3,7 @@
 Everywhere
     (this module)         homes, real ``hermes`` processes, the TLS certificate of loopback servers
     waiting               waiting without clocks, work that must end, a clock that a test moves
+    growth                work that must not grow with the square of a length
     configured            hosts with a scripted model and sections of the configuration
     small_disk            a disk that is soon full
     forked_hermes         ``hermes`` processes that need no start of an interpreter

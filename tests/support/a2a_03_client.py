@@ -17,7 +17,7 @@ from a2a.types import Role, TaskIdParams, TaskQueryParams
 
 async def main(url: str, transport: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    async with httpx.AsyncClient(timeout=20) as http:
+    async with httpx.AsyncClient(timeout=60) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
         found["card"] = card.name
         for streaming in (False, True):

@@ -53,15 +53,15 @@ class Served:
     def post(self, path: str, document: Any = None, *, headers: dict[str, str] | None = None, **more: Any) -> Any:
         """One POST."""
         everything = {**VERSION, **(headers or {})}
-        return httpx.post(self.url + path, json=document, headers=everything, timeout=30, verify=UNUSED_TLS, **more)
+        return httpx.post(self.url + path, json=document, headers=everything, timeout=60, verify=UNUSED_TLS, **more)
 
     def delete(self, path: str) -> httpx.Response:
         """One DELETE."""
-        return httpx.delete(self.url + path, headers=VERSION, timeout=30, verify=UNUSED_TLS)
+        return httpx.delete(self.url + path, headers=VERSION, timeout=60, verify=UNUSED_TLS)
 
     def get(self, path: str, *, headers: dict[str, str] | None = None) -> httpx.Response:
         """One GET."""
-        return httpx.get(self.url + path, headers={**VERSION, **(headers or {})}, timeout=30, verify=UNUSED_TLS)
+        return httpx.get(self.url + path, headers={**VERSION, **(headers or {})}, timeout=60, verify=UNUSED_TLS)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ class ServedApi:
         """One request below ``/v1``."""
         headers = {**self.headers, **more.pop("headers", {})}
         fields: dict[str, Any] = {} if document is None else {"json": document}
-        return httpx.request(method, self.url + path, headers=headers, timeout=30, verify=UNUSED_TLS, **fields, **more)
+        return httpx.request(method, self.url + path, headers=headers, timeout=60, verify=UNUSED_TLS, **fields, **more)
 
     def post(self, path: str, document: Any = None, **more: Any) -> httpx.Response:
         return self.send("POST", path, document, **more)

@@ -201,7 +201,7 @@ def authorization_server() -> Generator[AuthorizationServer]:
 def visit(address: str) -> tuple[int, str]:
     """Do as a browser does: follow the address to its end. Status and text of the last page."""
     try:
-        with urllib.request.urlopen(address, timeout=10) as page:
+        with urllib.request.urlopen(address, timeout=60) as page:
             return page.status, page.read().decode()
     except HTTPError as error:
         with error:

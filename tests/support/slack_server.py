@@ -65,7 +65,7 @@ class SlackServer:
             return
         wait_until(lambda: self._sockets, "a socket of the app")
         assert self._loop is not None
-        asyncio.run_coroutine_threadsafe(self._sockets[-1].send_text(json.dumps(message)), self._loop).result(30)
+        asyncio.run_coroutine_threadsafe(self._sockets[-1].send_text(json.dumps(message)), self._loop).result(60)
 
     def say(self, text: str, **fields: Any) -> str:
         """A person writes to the app directly; the id of the envelope."""
@@ -117,7 +117,7 @@ class SlackServer:
     def hang_up(self) -> None:
         """Close the newest socket."""
         assert self._loop is not None
-        asyncio.run_coroutine_threadsafe(self._sockets[-1].close(1012), self._loop).result(30)
+        asyncio.run_coroutine_threadsafe(self._sockets[-1].close(1012), self._loop).result(60)
 
 
 @contextmanager
@@ -142,4 +142,4 @@ def slack_server() -> Generator[SlackServer]:
         yield state
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(60)

@@ -19,7 +19,7 @@ REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nauthorization: Bearer sk-mine\
 
 def call(server: FaultServer) -> socket.socket:
     parts = urlsplit(server.base_url)
-    sock = socket.create_connection((parts.hostname, parts.port), timeout=10)
+    sock = socket.create_connection((parts.hostname, parts.port), timeout=60)
     sock.sendall(REQUEST)
     return sock
 

@@ -37,7 +37,7 @@ from hermes.testing import (
 
 @pytest.fixture
 def client() -> Generator[httpx2.Client]:
-    with httpx2.Client(timeout=10, trust_env=False) as client:
+    with httpx2.Client(timeout=60, trust_env=False) as client:
         yield client
 
 
@@ -273,7 +273,7 @@ def test_a_thousand_connections_at_once() -> None:
     sockets: list[socket.socket] = []
     try:
         with ScriptedProvider("x") as provider:
-            sockets.extend(socket.create_connection(_address(provider), timeout=20) for _ in range(1000))
+            sockets.extend(socket.create_connection(_address(provider), timeout=60) for _ in range(1000))
             for sock in sockets:
                 sock.sendall(request)
             assert all(sock.recv(4096).startswith(b"HTTP/1.1 200") for sock in sockets)

@@ -260,7 +260,7 @@ def test_the_same_message_id_of_two_callers_is_two_tasks(home: Path, workdir: Pa
 def test_the_same_message_at_the_same_moment_runs_once(home: Path, workdir: Path) -> None:
     async def both() -> set[str]:
         message = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": wire_message("once")}
-        async with httpx.AsyncClient(verify=UNUSED_TLS, timeout=30) as http:
+        async with httpx.AsyncClient(verify=UNUSED_TLS, timeout=60) as http:
             sent = [http.post(agent.url, json=message, headers=VERSION) for _ in range(5)]
             answers = await asyncio.gather(*sent)
         return {answer.json()["result"]["task"]["id"] for answer in answers}
@@ -304,7 +304,7 @@ def test_malformed_requests_leave_no_trace_in_the_log(home: Path, workdir: Path)
             assert "error" in httpx.post(url, json={"jsonrpc": "9"}, headers=VERSION, verify=UNUSED_TLS).json()
         finally:
             process.terminate()
-            process.communicate(timeout=30)
+            process.communicate(timeout=60)
     file = home / "logs" / "agent.log"
     log = file.read_text() if file.exists() else ""
     assert "Traceback" not in log and "ERROR" not in log and "Failed to" not in log

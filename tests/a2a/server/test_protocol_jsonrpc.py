@@ -105,7 +105,7 @@ def test_subscribe(agent: Served) -> None:
     task = parked(agent)
     body = {"jsonrpc": "2.0", "id": "1", "method": "SubscribeToTask", "params": {"id": task["id"]}}
     with httpx.stream(
-        "POST", agent.url, json=body, headers={"A2A-Version": "1.0"}, timeout=20, verify=UNUSED_TLS
+        "POST", agent.url, json=body, headers={"A2A-Version": "1.0"}, timeout=60, verify=UNUSED_TLS
     ) as response:
         lines = response.iter_lines()
         first = next(line for line in lines if line.startswith("data: "))

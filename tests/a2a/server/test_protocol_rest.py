@@ -51,7 +51,7 @@ def test_cancel_and_subscribe(agent: Served) -> None:
         "GET",
         f"{agent.url}/rest/tasks/{parked['id']}:subscribe",
         headers={"A2A-Version": "1.0"},
-        timeout=20,
+        timeout=60,
         verify=UNUSED_TLS,
     ) as response:
         lines = response.iter_lines()

@@ -52,11 +52,11 @@ def test_it_serves_and_ends_in_order(home: Path, workdir: Path, number: signal.S
         with serving(home, workdir) as (process, url):
             assert httpx.get(f"{url}/.well-known/agent-card.json", verify=UNUSED_TLS).json()["name"] == "Hermes"
             body = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": wire_message("sleep")}
-            with httpx.stream("POST", url, json=body, headers=VERSION, timeout=20, verify=UNUSED_TLS) as response:
+            with httpx.stream("POST", url, json=body, headers=VERSION, timeout=60, verify=UNUSED_TLS) as response:
                 pid = read_pid(workdir / "child.pid")
                 process.send_signal(number)
                 last = sse_documents(response.read().decode())[-1]["result"]["statusUpdate"]["status"]
-            output, errors = process.communicate(timeout=10)
+            output, errors = process.communicate(timeout=60)
             assert (process.returncode, output, errors) == (0, "", "")
     assert last["state"] == "TASK_STATE_FAILED" and "stopped" in last["message"]["parts"][0]["text"]
     assert not is_running(pid)
@@ -74,7 +74,7 @@ def test_a_token_of_the_environment_and_a_public_address(home: Path, workdir: Pa
             assert httpx.get(f"{url}/rest/tasks", headers=VERSION, verify=UNUSED_TLS).status_code == 401
             known = {**VERSION, "Authorization": f"Bearer {TOKEN}"}
             answer = httpx.post(
-                f"{url}/rest/message:send", json=wire_message(), headers=known, timeout=20, verify=UNUSED_TLS
+                f"{url}/rest/message:send", json=wire_message(), headers=known, timeout=60, verify=UNUSED_TLS
             )
             assert answer.json()["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
     assert TOKEN not in (home / "logs" / "agent.log").read_text()

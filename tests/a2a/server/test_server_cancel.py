@@ -163,5 +163,5 @@ def test_the_streams_of_waiting_tasks_end_with_the_server(home: Path, workdir: P
     with ScriptedProvider(script) as provider, ThreadPoolExecutor() as threads:
         with served(home, workdir, provider, toolsets=["clarify"]) as agent:
             following = threads.submit(lambda: asyncio.run(follow()))
-            assert subscribed.wait(20)
-        assert kinds(following.result(20)) == ["task"]
+            assert subscribed.wait(60)
+        assert kinds(following.result(60)) == ["task"]

@@ -52,7 +52,7 @@ def test_a_body_that_is_too_long(home: Path, workdir: Path) -> None:
         for path in ("/", "/rest/message:send"):
             assert agent.post(path, wire_message("x" * 2_000)).status_code == 413
         pieces = iter([b"x" * 1_500, b"x" * 1_500])
-        chunked = httpx.post(agent.url, content=pieces, headers=VERSION, timeout=10, verify=UNUSED_TLS)
+        chunked = httpx.post(agent.url, content=pieces, headers=VERSION, timeout=60, verify=UNUSED_TLS)
         assert chunked.status_code == 413
         assert agent.post("/rest/message:send", wire_message("x" * 1_000)).status_code == 200
         assert len(provider.requests) == 1
@@ -108,7 +108,7 @@ def test_limits_hold_for_requests_at_the_same_moment(home: Path, workdir: Path) 
             rpc = {"jsonrpc": "2.0", "id": number, "method": "SendMessage", "params": message}
             return http.post(agent.url + path, json=rpc if path == "/" else message, headers=VERSION)
 
-        async with httpx.AsyncClient(verify=UNUSED_TLS, timeout=30) as http:
+        async with httpx.AsyncClient(verify=UNUSED_TLS, timeout=60) as http:
             answers = await asyncio.gather(*(sent(number) for number in range(8)))
             tasks = (await http.get(f"{agent.url}/rest/tasks", headers=VERSION)).json()["tasks"]
             for task in tasks:
@@ -133,7 +133,7 @@ def test_the_limit_holds_over_grpc_too(home: Path, workdir: Path) -> None:
                 request = SendMessageRequest(message=said(f"{number}").message)
                 request.configuration.return_immediately = True
                 try:
-                    await stub.SendMessage(request, timeout=30)
+                    await stub.SendMessage(request, timeout=60)
                 except grpc.aio.AioRpcError as error:
                     return error.code()
                 return grpc.StatusCode.OK

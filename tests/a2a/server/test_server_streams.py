@@ -48,7 +48,7 @@ def test_a_stream_is_sent_as_server_sent_events(agent: Served) -> None:
 
 def open_stream(agent: Served) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
     place = urlsplit(agent.url)
-    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=20)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=60)
     body = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": wire_message()}
     connection.request(
         "POST", "/", msgspec.json.encode(body), {"A2A-Version": "1.0", "Content-Type": "application/json"}
@@ -70,7 +70,7 @@ def test_a_task_continues_when_its_caller_disconnects(home: Path, workdir: Path)
     go_on = threading.Event()
 
     def script(_request: Any) -> Any:
-        go_on.wait(10)
+        go_on.wait(60)
         return text("done")
 
     with ScriptedProvider(script) as provider, served(home, workdir, provider) as agent:

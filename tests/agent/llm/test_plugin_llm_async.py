@@ -70,7 +70,7 @@ def test_a_wait_between_two_attempts_ends_with_the_task(home: Path, workdir: Pat
         asyncio.run(ask())
         workers = [thread for thread in threading.enumerate() if thread.name == "hermes-http"]
         for worker in workers:
-            worker.join(10)
+            worker.join(60)
         assert not any(worker.is_alive() for worker in workers)
         assert len(provider.requests) == 1
 

@@ -280,7 +280,7 @@ def test_cancelling_ends_the_script_at_once(home: Path, workdir: Path) -> None:
         thread.start()
         wait_until(lambda: (workdir / "started").exists())
         interrupt.cancel("enough")
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 

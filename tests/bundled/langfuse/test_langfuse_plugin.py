@@ -103,7 +103,7 @@ def test_opentelemetry_is_not_loaded_before_there_is_a_turn(home: Path, workdir:
         env=hermes_environment(home, KEYS),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert (done.stdout, done.stderr) == ("False False\n", "")

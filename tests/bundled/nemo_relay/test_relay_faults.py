@@ -150,7 +150,7 @@ def test_killed_in_the_middle(home: Path, workdir: Path, tmp_path: Path, route: 
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        provider.wait_for_request(6, timeout=30)
+        provider.wait_for_request(6, timeout=60)
         process.send_signal(signal.SIGKILL)
         assert process.wait(60) == -signal.SIGKILL
     data = (tmp_path / "atof" / "events.jsonl").read_bytes()
@@ -208,7 +208,7 @@ def test_ended_by_a_signal(home: Path, workdir: Path, tmp_path: Path) -> None:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        provider.wait_for_request(timeout=30)
+        provider.wait_for_request(timeout=60)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
     assert problems(tmp_path) == []

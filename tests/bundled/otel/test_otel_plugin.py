@@ -122,7 +122,7 @@ def test_an_application_and_its_hosts_share_one_provider(
             env=hermes_environment(home, {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url}),
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
             check=False,
         )
     assert (done.returncode, done.stderr) == (0, "")

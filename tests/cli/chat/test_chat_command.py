@@ -338,7 +338,7 @@ def _in_a_shell(line: str, home: Path, workdir: Path) -> subprocess.CompletedPro
         env=hermes_environment(home),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
 

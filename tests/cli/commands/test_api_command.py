@@ -30,7 +30,7 @@ def serving(home: Path, workdir: Path, *arguments: str) -> Generator[tuple[subpr
     try:
         url = process.stdout.readline().strip()
         assert url.endswith("/v1"), process.communicate()[1]
-        with httpx.Client(base_url=url, verify=UNUSED_TLS, timeout=30, headers={"x-api-key": KEY}) as client:
+        with httpx.Client(base_url=url, verify=UNUSED_TLS, timeout=60, headers={"x-api-key": KEY}) as client:
             yield process, client
     finally:
         process.kill()
@@ -52,7 +52,7 @@ def test_it_serves_the_holder_of_the_key_and_ends_in_order(home: Path, workdir: 
             assert answered.json()["choices"][0]["message"]["content"] == "fine"
             assert client.post("/chat/completions", json=document, headers={"x-api-key": "wrong"}).status_code == 401
             process.send_signal(signal.SIGTERM)
-            output, errors = process.communicate(timeout=20)
+            output, errors = process.communicate(timeout=60)
             assert (process.returncode, output, errors) == (0, "", "")
     assert (home / "principals" / "token" / "workspace").is_dir()
 
@@ -73,16 +73,16 @@ def test_the_gateway_serves_it_too(home: Path, workdir: Path) -> None:
             line = gateway.stdout.readline().strip()
             assert line.startswith("Gateway: API at http://127.0.0.1:"), gateway.communicate()[1]
             base, _, page = line.removeprefix("Gateway: API at ").partition(", page at ")
-            answered = httpx.post(f"{base}/chat/completions", json=chat("hello"), verify=UNUSED_TLS, timeout=30)
+            answered = httpx.post(f"{base}/chat/completions", json=chat("hello"), verify=UNUSED_TLS, timeout=60)
             assert answered.json()["choices"][0]["message"]["content"] == "fine"
-            with httpx.Client(verify=UNUSED_TLS, timeout=30, follow_redirects=True) as browser:
+            with httpx.Client(verify=UNUSED_TLS, timeout=60, follow_redirects=True) as browser:
                 assert '"chat":true' in browser.get(page).text
                 (session,) = browser.get(page.partition("?")[0] + "api/sessions").json()
                 assert (session["title"], session["state"]) == ("hello", "completed")
             second = run_hermes("api", "--port", "0", home=home, cwd=workdir)
             assert second.returncode == 1 and "another API server uses" in second.stderr
             gateway.send_signal(signal.SIGTERM)
-            output, errors = gateway.communicate(timeout=40)
+            output, errors = gateway.communicate(timeout=60)
             assert (gateway.returncode, output, errors) == (0, "", "")
         finally:
             gateway.kill()
@@ -120,8 +120,8 @@ def test_what_was_accepted_is_answered_after_a_kill(home: Path, workdir: Path) -
             asking.start()
             wait_until(lambda: sorted(model.asked) == ["one", "two"])
             process.kill()
-            process.wait(20)
-            asking.join(20)
+            process.wait(60)
+            asking.join(60)
         model.gate.set()
         with serving(home, workdir) as (_, client):
             again = client.post("/chat/completions", json=chat("two"), headers=key).json()

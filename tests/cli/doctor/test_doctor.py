@@ -26,6 +26,7 @@ from hermes.testing import ScriptedProvider
 from support import hermes_command, hermes_environment, run_hermes
 from support.doctor_rig import examine, model_config, write_private_config
 from support.small_disk import small_disk
+from support.waiting import HANG
 
 ROOT = Path(__file__).parents[3]
 
@@ -120,7 +121,7 @@ def leave(_installation: Installation) -> Iterator[CheckResult]:
 
 def test_a_check_that_fails_is_a_line_and_keeps_what_it_found(home: Path, workdir: Path) -> None:
     installation = Installation(home, workdir)
-    until = time.monotonic() + 30
+    until = time.monotonic() + HANG
     first, failed = run_check(Check("odd", crash), installation, until)
     assert (first.what, first.status) == ("first", "ok")
     assert (failed.what, failed.status) == ("odd", "broken")
@@ -139,7 +140,7 @@ def test_time_is_bounded_for_each_check_and_for_all(home: Path, workdir: Path) -
         over.wait(60)
         yield ok("late", "too late")
 
-    (late,) = run_check(Check("slow", hang, 0.05), installation, time.monotonic() + 30)
+    (late,) = run_check(Check("slow", hang, 0.05), installation, time.monotonic() + HANG)
     over.set()
     assert (late.status, late.detail) == ("broken", "the check did not finish within 0.05 s")
     (never,) = run_check(Check("slow", hang), installation, time.monotonic() - 1)

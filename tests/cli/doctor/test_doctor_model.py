@@ -284,5 +284,5 @@ def test_a_damaged_file_of_keys_is_told(home: Path, workdir: Path) -> None:
     (home / "auth.json").chmod(0o600)
     found = examine(home, workdir, "model", "--offline").one("stored keys", "warning")
     assert found["detail"].startswith(f"{home}/auth.json is damaged") and "auth.json.corrupt" in found["detail"]
-    done = run_hermes("chat", "-q", "hi", home=home, cwd=workdir, timeout=30)
+    done = run_hermes("chat", "-q", "hi", home=home, cwd=workdir, timeout=60)
     assert done.stderr.count("auth.json is damaged") == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import time
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -13,6 +13,7 @@ from rich.cells import cell_len
 
 from hermes.cli.repl.markdown.stream import MarkdownStream
 from hermes.cli.terminal import plain
+from support.growth import assert_grows_with_the_length
 from support.screen import Screen
 
 DOCUMENT = """\
@@ -259,21 +260,20 @@ def test_nothing_is_lost_nothing_is_too_wide_and_nothing_drives_the_terminal(
         assert found[2] in words or "``" in found[1] or "~~" in found[1] or is_language
 
 
-def test_time_is_linear_in_the_length() -> None:
-    def seconds(unit: str, length: int) -> float:
-        stream = MarkdownStream(80, colour=True)
+@pytest.mark.parametrize("unit", ["[", "word ", "a\n", "> a\n", "`", "\x1b]0;"])
+def test_time_is_linear_in_the_length(unit: str) -> None:
+    def showing(length: int) -> Callable[[], object]:
         text = unit * (length // len(unit))
-        began = time.process_time()
-        for start in range(0, length, 8):
-            stream.feed(text[start : start + 8])
-        stream.finish()
-        return time.process_time() - began
 
-    for unit in ("[", "word ", "a\n", "> a\n", "`", "\x1b]0;"):
-        seconds(unit, 8)
-        short, long = (min(seconds(unit, length) for _ in range(2)) for length in (500, 4_000))
-        # Eight times the text; 64 times the time would be the square.
-        assert long < 24 * short + 0.02, unit
+        def show() -> None:
+            stream = MarkdownStream(80, colour=True)
+            for start in range(0, length, 8):
+                stream.feed(text[start : start + 8])
+            stream.finish()
+
+        return show
+
+    assert_grows_with_the_length(showing, 500)
 
 
 def test_a_preview_of_a_long_block_is_its_end() -> None:

@@ -127,7 +127,7 @@ def test_two_processes_write_at_once(path: Path, most: int) -> None:
     for writer in writers:
         assert writer.stdout is not None and writer.stdout.readline() == "ready\n"
     for writer in writers:
-        writer.communicate("go\n", timeout=30)
+        writer.communicate("go\n", timeout=60)
         assert writer.returncode == 0
     kept = entries(path, most)
     assert len(kept) == len(path.read_bytes().splitlines()) == min(2 * count, most)

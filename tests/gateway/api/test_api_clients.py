@@ -35,7 +35,7 @@ def api(home: Path, workdir: Path) -> Generator[ServedApi]:
 
 @pytest.fixture
 def client(api: ServedApi) -> Generator[openai.OpenAI]:
-    with openai.OpenAI(base_url=api.url, api_key="unused", timeout=30) as found:
+    with openai.OpenAI(base_url=api.url, api_key="unused", timeout=60) as found:
         yield found
 
 

@@ -201,7 +201,7 @@ def test_small_endpoints(api: ServedApi) -> None:
 def test_a_request_that_never_ends_is_cut_off(api: ServedApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slow_loris, "SECONDS_FOR_HEAD", 0.2)
     port = urlsplit(api.url).port or 0
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n")
         assert connection.recv(100) == b""
 

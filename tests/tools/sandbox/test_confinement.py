@@ -353,7 +353,7 @@ def web() -> Generator[int]:
 
 
 _GET = (
-    "python3 -c 'import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=20).read().decode())' "
+    "python3 -c 'import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())' "
     "http://{host}:{port}/page?a=b"
 )
 _DIRECT = "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 5)'"
