@@ -10,6 +10,7 @@ import random
 import re
 import signal
 import sqlite3
+import subprocess
 import time
 from collections import Counter
 from contextlib import closing, suppress
@@ -24,9 +25,9 @@ from hermes.journal.sqlite.store import SqliteStore
 from hermes.testing import RecordedRequest, ScriptedProvider, by_step, text, tool_call, tool_calls
 from hermes.testing.scripted.script import ReplyLike
 from hermes.trace.verify.session import verify
-from support import write_config
+from support import hermes_environment, write_config
 from support.a2a_rig import UNUSED_TLS, VERSION, wire_message
-from support.fork_server import ForkServer
+from support.forked_hermes import ForkedHermes
 from support.repl_terminal import ReplTerminal
 from support.waiting import HANG, wait_until, wait_until_gone
 
@@ -82,6 +83,54 @@ def script(request: RecordedRequest) -> ReplyLike:
     return by_step(*steps_of(found[1], found[2]))(request)
 
 
+class Run:
+    """A ``hermes`` process whose output goes to a file."""
+
+    def __init__(self, process: ForkedHermes, output: Path, errors: Path) -> None:
+        self.process, self._output, self._errors = process, output, errors
+
+    @property
+    def stdout(self) -> str:
+        return self._output.read_text()
+
+    @property
+    def stderr(self) -> str:
+        return self._errors.read_text()
+
+    @property
+    def code(self) -> int:
+        return self.process.wait()
+
+    @property
+    def was_killed(self) -> bool:
+        return self.code == -signal.SIGKILL
+
+
+class Runner:
+    """Starts ``hermes`` processes on one home."""
+
+    def __init__(self, home: Path, workdir: Path, scratch: Path) -> None:
+        self._home, self._workdir, self._scratch = home, workdir, scratch
+        self._count = 0
+
+    def start(self, *arguments: str, crash_at: int = 0) -> Run:
+        self._count += 1
+        env = hermes_environment(self._home, {"HERMES_CRASH_AT": str(crash_at)})
+        output, errors = (self._scratch / f"{name}-{self._count}" for name in ("output", "errors"))
+        with Path(os.devnull).open() as nothing, output.open("wb") as out, errors.open("wb") as err:
+            streams = (nothing.fileno(), out.fileno(), err.fileno())
+            return Run(ForkedHermes(arguments, self._workdir, env, streams), output, errors)
+
+    def run(self, *arguments: str, crash_at: int = 0, kill_after: float | None = None) -> Run:
+        """Run a process to its end; after some seconds it is killed if wanted."""
+        run = self.start(*arguments, crash_at=crash_at)
+        try:
+            run.process.wait(kill_after)
+        except subprocess.TimeoutExpired:
+            run.process.kill()
+        return run
+
+
 class Storm:
     """A home on which processes are killed, and the checks of what they left."""
 
@@ -90,7 +139,7 @@ class Storm:
         seed = random.randrange(2**32)
         print(f"seed {seed}")
         self.chance = random.Random(seed)
-        self.hermes = ForkServer(home, workdir, tmp_path)
+        self.hermes = Runner(home, workdir, tmp_path)
         (workdir / "a.txt").write_text("alpha\n")
         (workdir / "effects").touch()
 
@@ -142,7 +191,8 @@ class Storm:
 )
 def test_one_shot_runs(home: Path, workdir: Path, tmp_path: Path, kind: str, points: int, kills: int) -> None:
     storm = Storm(home, workdir, tmp_path)
-    with ScriptedProvider(script) as provider, storm.hermes as hermes:
+    with ScriptedProvider(script) as provider:
+        hermes = storm.hermes
         write_config(home, provider.base_url, SETTINGS)
         killed = number = 0
         seconds = 0.1
@@ -174,7 +224,8 @@ def test_one_shot_runs(home: Path, workdir: Path, tmp_path: Path, kind: str, poi
 
 def test_a_program_that_embeds_hermes(home: Path, workdir: Path, tmp_path: Path) -> None:
     storm = Storm(home, workdir, tmp_path)
-    with ScriptedProvider(script) as provider, storm.hermes as hermes:
+    with ScriptedProvider(script) as provider:
+        hermes = storm.hermes
         write_config(home, provider.base_url, SETTINGS)
         killed = number = 0
         while killed < 20:
@@ -194,7 +245,8 @@ def test_a_program_that_embeds_hermes(home: Path, workdir: Path, tmp_path: Path)
 
 def test_the_prompt(home: Path, workdir: Path, tmp_path: Path) -> None:
     storm = Storm(home, workdir, tmp_path)
-    with ScriptedProvider(script) as provider, storm.hermes as hermes:
+    with ScriptedProvider(script) as provider:
+        hermes = storm.hermes
         write_config(home, provider.base_url, SETTINGS)
         for number in range(12):
             message, answer = f"mixed prompt{number}", f"done prompt{number}"
@@ -221,7 +273,7 @@ def test_the_prompt(home: Path, workdir: Path, tmp_path: Path) -> None:
 
 def test_the_a2a_server(home: Path, workdir: Path, tmp_path: Path) -> None:
     storm = Storm(home, workdir, tmp_path)
-    with ScriptedProvider(script) as provider, storm.hermes:
+    with ScriptedProvider(script) as provider:
         write_config(home, provider.base_url, SETTINGS)
         number = killed = 0
         while killed < 28:
@@ -251,17 +303,11 @@ def test_the_a2a_server(home: Path, workdir: Path, tmp_path: Path) -> None:
 class _Served:
     """A server of the storm."""
 
-    def __init__(self, hermes: ForkServer, crash_at: int = 0) -> None:
-        self._hermes = hermes
-        self._pid, self._output = hermes.start("a2a", "serve", crash_at=crash_at)
-        wait_until(lambda: self._output.exists() and (self._output.read_text().endswith("\n") or self._is_dead()), "it")
-        self._url = f"{self._output.read_text().strip()}/rest"
+    def __init__(self, hermes: Runner, crash_at: int = 0) -> None:
+        self._run = run = hermes.start("a2a", "serve", crash_at=crash_at)
+        wait_until(lambda: run.stdout.endswith("\n") or run.process.poll() is not None, "its address, or its end")
+        self._url = f"{run.stdout.strip()}/rest"
         self._client = httpx.Client(headers=VERSION, timeout=HANG, verify=UNUSED_TLS)
-
-    def _is_dead(self) -> bool:
-        with suppress(FileNotFoundError):
-            return " Z " in Path(f"/proc/{self._pid}/stat").read_text()
-        return True
 
     def send(self, words: str, **more: str) -> None:
         document = {**wire_message(words, **more), "configuration": {"returnImmediately": True}}
@@ -291,9 +337,7 @@ class _Served:
 
     def kill(self) -> None:
         self._client.close()
-        with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
-        self._hermes.wait(self._pid, self._output)
+        self._run.process.kill()
 
     def _call(self, method: str, path: str, document: Any = None) -> dict[str, Any]:
         return self._client.request(method, self._url + path, json=document).json()

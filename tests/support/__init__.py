@@ -7,7 +7,6 @@ Everywhere
     configured            hosts with a scripted model and sections of the configuration
     small_disk            a disk that is soon full
     forked_hermes         ``hermes`` processes that need no start of an interpreter
-    fork_server           many short ``hermes`` processes, to be killed
     postgres, postgres_server  a real PostgreSQL, and a database for each test
     surfaces              a surface that records what slash commands ask of it
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
+import io
 import json
 import os
 import select
@@ -17,18 +19,86 @@ import socket
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
 #: Modules that most commands need.
-_MODULES = ("hermes.cli.chat.command", "hermes.host", "hermes.log", "hermes.config.check", "hermes.http.pool", "yaml")
-#: Variables that an interpreter, or a module of ours, reads when it starts.
-_READ_AT_START = ("PYTHON", "LC_", "LANG", "HERMES_CRASH_AT", "TZ")
+_MODULES = (
+    *("hermes.cli.chat.command", "hermes.cli.repl.app", "hermes.host", "hermes.log", "hermes.config.check"),
+    *("hermes.http.pool", "yaml"),
+)
+#: Variables that an interpreter reads when it starts.
+_READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ")
+#: Such a variable with a value that changes nothing for a process that was started without it.
+_NO_MATTER = ("LC_ALL", "C.UTF-8")
+#: How many bytes of an answer have the id of a process, and its exit code.
+_NUMBER = 16
 
 
 def can_fork(env: Mapping[str, str]) -> bool:
     """Whether a process with these variables may be forked from one that has started without them."""
-    return not any(name.startswith(_READ_AT_START) for name in env)
+    return not any(item[0].startswith(_READ_AT_START) and item != _NO_MATTER for item in env.items())
+
+
+class ForkedHermes:
+    """A ``hermes`` process. It ends with the process that asked for it, and when this is closed."""
+
+    def __init__(
+        self,
+        arguments: tuple[str, ...],
+        cwd: Path,
+        env: Mapping[str, str],
+        streams: tuple[int, int, int],
+        *,
+        takes_terminal: bool = False,
+    ) -> None:
+        """``streams`` are its input, output and errors; ``takes_terminal`` makes its input its controlling terminal.
+
+        ``python-api`` instead of a command is a program that embeds Hermes, see ``_use_python_api``.
+        """
+        self._arguments = arguments
+        self.returncode: int | None = None
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(_address())
+        request = {"argv": arguments, "cwd": str(cwd), "env": dict(env), "takes_terminal": takes_terminal}
+        socket.send_fds(self._connection, [b"\n"], list(streams))
+        self._connection.sendall(json.dumps(request).encode() + b"\n")
+        self.pid = self._number()
+
+    def poll(self) -> int | None:
+        """The exit code; None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end: the exit code. ``TimeoutExpired`` when it takes longer."""
+        if self.returncode is None:
+            if timeout is not None and not select.select([self._connection], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self._arguments, timeout)
+            self.returncode = self._number()
+            self._connection.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> int:
+        """Kill it, if it has not ended: the exit code."""
+        self.send_signal(signal.SIGKILL)
+        return self.wait()
+
+    def close(self) -> None:
+        """Let it be killed."""
+        self._connection.close()
+
+    def _number(self) -> int:
+        return int(self._connection.recv(_NUMBER, socket.MSG_WAITALL))
 
 
 def run_forked(
@@ -39,23 +109,15 @@ def run_forked(
         tempfile.TemporaryFile() as given,
         tempfile.TemporaryFile() as output,
         tempfile.TemporaryFile() as errors,
-        socket.socket(socket.AF_UNIX) as connection,
     ):
         given.write(stdin)
         given.seek(0)
-        connection.connect(_address())
-        request = {"argv": arguments, "cwd": str(cwd), "env": dict(env)}
-        streams = [file.fileno() for file in (given, output, errors)]
-        socket.send_fds(connection, [b"\n"], streams)
-        connection.sendall(json.dumps(request).encode() + b"\n")
-        connection.settimeout(timeout)
-        try:
-            code = connection.recv(16)
-        except TimeoutError:  # closing the connection ends the process
-            raise subprocess.TimeoutExpired(arguments, timeout) from None
+        process = ForkedHermes(arguments, cwd, env, (given.fileno(), output.fileno(), errors.fileno()))
+        with contextlib.closing(process):
+            code = process.wait(timeout)
         for file in (output, errors):
             file.seek(0)
-        return int(code), output.read(), errors.read()
+        return code, output.read(), errors.read()
 
 
 @functools.cache
@@ -120,27 +182,51 @@ def _serve(connection: socket.socket) -> int:
         return _become_hermes(request, streams)
     for stream in streams:
         os.close(stream)
+    _answer(connection, child)
     exited = os.pidfd_open(child)
     if connection in select.select([exited, connection], [], [])[0]:  # the one who asked is gone
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    with contextlib.suppress(OSError):
-        connection.sendall(str(code).encode())
+    _answer(connection, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     os._exit(0)
 
 
-def _become_hermes(request: dict[str, object], streams: list[int]) -> int:
+def _answer(connection: socket.socket, number: int) -> None:
+    with contextlib.suppress(OSError):
+        connection.sendall(str(number).encode().ljust(_NUMBER))
+
+
+def _become_hermes(request: dict[str, Any], streams: list[int]) -> int:
     from hermes.cli.main import main as run
+    from hermes.journal import crash
 
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    if request["takes_terminal"]:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    # It was made for what the forking process has as its output.
+    cast(io.TextIOWrapper, sys.stdout).reconfigure(line_buffering=os.isatty(1))
     os.environ.clear()
-    os.environ.update(request["env"])  # pyright: ignore[reportArgumentType, reportCallIssue]
-    os.chdir(str(request["cwd"]))
-    sys.argv = ["hermes", *request["argv"]]  # pyright: ignore[reportGeneralTypeIssues]
-    return run()
+    os.environ.update(request["env"])
+    crash._target = int(os.environ.get("HERMES_CRASH_AT") or 0)  # pyright: ignore[reportPrivateUsage]
+    os.chdir(request["cwd"])
+    sys.argv = ["hermes", *request["argv"]]
+    return _use_python_api(*request["argv"][1:]) if request["argv"][:1] == ["python-api"] else run()
+
+
+def _use_python_api(action: str, subject: str) -> int:
+    """A program that embeds Hermes: ``python-api run MESSAGE`` or ``python-api finish SESSION``."""
+    import hermes
+
+    with hermes.Agent() as agent:
+        if action == "run":
+            print(agent.session().run(subject).answer)
+        else:
+            result = agent.session(subject).finish()
+            print("" if result is None else result.answer)
+    return 0
 
 
 if __name__ == "__main__":

@@ -18,10 +18,12 @@ from typing import Self, TypeVar
 import pyte
 
 from support import hermes_command, hermes_environment
+from support.forked_hermes import ForkedHermes, can_fork
 from support.waiting import HANG
 
 CTRL_C, CTRL_D, CTRL_L, TAB, ENTER, ALT_ENTER, UP = "\x03", "\x04", "\x0c", "\t", "\r", "\x1b\r", "\x1b[A"
 SHIFT_TAB = "\x1b[Z"
+UTF8 = {"LC_ALL": "C.UTF-8"}
 
 
 T = TypeVar("T")
@@ -46,15 +48,7 @@ class ReplTerminal:
         self.raw = b""
         self._main_end, terminal = pty.openpty()
         self._set_size(columns, rows)
-        self.process = subprocess.Popen(
-            hermes_command(*arguments),
-            stdin=terminal,
-            stdout=terminal,
-            stderr=terminal,
-            cwd=cwd,
-            env=hermes_environment(home, {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **(env or {})}),
-            preexec_fn=_take_terminal,
-        )
+        self.process = _start(arguments, home, cwd, {"TERM": "xterm-256color", **UTF8, **(env or {})}, terminal)
         os.close(terminal)
         self._ready = ready
 
@@ -157,6 +151,23 @@ class ReplTerminal:
 
     def _set_size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self._main_end, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def _start(
+    arguments: tuple[str, ...], home: Path, cwd: Path, env: Mapping[str, str], terminal: int
+) -> ForkedHermes | subprocess.Popen[bytes]:
+    everything = hermes_environment(home, env)
+    if can_fork(env):
+        return ForkedHermes(arguments, cwd, everything, (terminal, terminal, terminal), takes_terminal=True)
+    return subprocess.Popen(
+        hermes_command(*arguments),
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        cwd=cwd,
+        env=everything,
+        preexec_fn=_take_terminal,
+    )
 
 
 def _take_terminal() -> None:
