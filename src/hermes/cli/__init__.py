@@ -1,1 +1,30 @@
-"""The front door: one module per command, imported only when that command runs."""
+"""The front door: one module per command, imported only when that command runs, and how a command opens its home."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hermes.config import LoadedConfig
+    from hermes.sanitize import Redactor
+
+
+def open_home(*, verbose: bool = False, ignore_user: bool = False) -> tuple[Path, Redactor, LoadedConfig]:
+    """The home, with the variables of its ``.env`` in the environment and its log open; and its configuration.
+
+    The redactor cleans the log; a host adds the secrets of the home to it. The warnings of the configuration begin with
+    those of ``.env``.
+    """
+    from msgspec.structs import replace
+
+    from hermes.config import apply_env, hermes_home, load_config, load_env_file
+    from hermes.log import setup_logging
+    from hermes.sanitize import Redactor
+
+    home, redactor = hermes_home(), Redactor()
+    warnings: list[str] = []
+    apply_env(load_env_file(home, warnings=warnings))
+    setup_logging(home, verbose=verbose, redactor=redactor)
+    loaded = load_config(home, ignore_user=ignore_user)
+    return home, redactor, replace(loaded, warnings=[*warnings, *loaded.warnings])

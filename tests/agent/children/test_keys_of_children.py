@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from hermes.config.sections import Config, ModelConfig, ProviderConfig
@@ -17,12 +18,15 @@ def test_parallel_children_take_different_keys(home: Path, workdir: Path) -> Non
     for key in sorted(KEYS):
         add_key(AuthFile(home), "lab", key, key)
     used: dict[str, str] = {}
+    all_are_asking = threading.Event()
 
     def answer(request: RecordedRequest) -> ScriptedReply:
         goal = next(message["content"] for message in request.messages if message["role"] == "user")
         if goal in GOALS:
             used[goal] = request.headers["authorization"].removeprefix("Bearer ")
-            return text("it is done", chunk_delay=0.3)  # slow enough for all of them to be asking at once
+            if set(used) == set(GOALS):
+                all_are_asking.set()
+            return text("it is done", hold=all_are_asking)
         tasks = [{"goal": one} for one in GOALS]
         return text("done") if request.step else tool_call("delegate_task", {"tasks": tasks})
 

@@ -6,12 +6,10 @@ import argparse
 import os
 import sys
 
+from hermes.cli import open_home
 from hermes.cli.arguments import port_number
 from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import print_warnings
-from hermes.config import apply_env, hermes_home, load_config, load_env_file
-from hermes.log import setup_logging
-from hermes.sanitize import Redactor
 
 _EXAMPLES = """
 examples:
@@ -57,12 +55,7 @@ def _serve(args: argparse.Namespace) -> int:
     from hermes.http_server.listen_address import ListenAddress, check_listen_address
     from hermes.http_server.principals import read_principals
 
-    home = hermes_home()
-    warnings: list[str] = []
-    apply_env(load_env_file(home, warnings=warnings))
-    redactor = Redactor()  # the host tells it the secrets of the home
-    setup_logging(home, verbose=args.verbose, redactor=redactor)
-    loaded = load_config(home)
+    home, redactor, loaded = open_home(verbose=args.verbose)
     principals = read_principals(loaded.config, os.environ, redactor)
     check_listen_address(ListenAddress(args.host, args.port, args.public_url), principals)
     with serving_packages("a2a"):
@@ -76,7 +69,7 @@ def _serve(args: argparse.Namespace) -> int:
         provider=args.provider, model=args.model, plugins=args.plugin, platform="a2a", unattended=True, hide_memory=True
     )
     with Host(home, surface_config(loaded.config), options, redactor=redactor) as host:
-        print_warnings((*warnings, *loaded.warnings, *host.notices, *missing_workers(host)), redactor.redact)
+        print_warnings((*loaded.warnings, *host.notices, *missing_workers(host)), redactor.redact)
         serve(host, A2AListenAddress(args.host, args.port, args.public_url, args.grpc_port), principals, _announce)
     return 0
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.events import Listener, TurnResult, ignore_events
+from hermes.cli import open_home
 from hermes.cli.arguments import positive_number
 from hermes.cli.chat.message import read_message
 from hermes.cli.chat.output import JsonOutput, Output, QuietOutput, StreamJsonOutput, TextOutput, reserved
@@ -37,13 +38,12 @@ from hermes.cli.terminal import (
     print_note,
     print_warnings,
 )
-from hermes.config import Config, LoadedConfig, apply_env, hermes_home, load_config, load_env_file
+from hermes.config import Config, LoadedConfig, apply_env, load_config, load_env_file
 from hermes.contract.events import TurnEvent
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
 from hermes.journal.recovery import GIVEN_UP
 from hermes.local.endpoint import is_embedded
-from hermes.log import setup_logging
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt
 
@@ -117,12 +117,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    home = hermes_home()
-    warnings: list[str] = []
-    apply_env(load_env_file(home, warnings=warnings))
-    redactor = Redactor()  # the host tells it the secrets of the home
-    setup_logging(home, verbose=args.verbose, redactor=redactor)
-    loaded = load_config(home, ignore_user=args.ignore_user_config)
+    home, redactor, loaded = open_home(verbose=args.verbose, ignore_user=args.ignore_user_config)
     message = read_message(args)
     output_format = _output_format(args, message)
     at_prompt = message is None and _wants_prompt(args)
@@ -135,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
     if args.on_workers:
         _check_remote(args, message, loaded.config, at_prompt=at_prompt)
     if not _is_for_programs(args):
-        print_warnings((*warnings, *loaded.warnings), redactor.redact)
+        print_warnings(loaded.warnings, redactor.redact)
     display = None if at_prompt else loaded.config.display
     with _own_stdout(args, redactor, display) as output, _host(home, loaded, args, redactor) as host:
         try:

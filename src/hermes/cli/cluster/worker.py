@@ -11,13 +11,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from hermes.cli import open_home
 from hermes.cli.arguments import port_number, positive_number
 from hermes.cli.terminal import print_warnings
-from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import Config
 from hermes.errors import HermesError
-from hermes.log import setup_logging
-from hermes.sanitize import Redactor
 
 if TYPE_CHECKING:
     from hermes.dispatch.cluster.worker import Worker
@@ -48,12 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Work until a signal comes."""
-    home = hermes_home()
-    warnings: list[str] = []
-    apply_env(load_env_file(home, warnings=warnings))
-    redactor = Redactor()  # the host adds the secrets of the home
-    setup_logging(home, verbose=args.verbose, redactor=redactor)
-    loaded = load_config(home)
+    home, redactor, loaded = open_home(verbose=args.verbose)
     config = loaded.config
     require_cluster(config)
     from hermes.cli.cluster.entries import SurfaceEntries
@@ -63,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     settings = config.worker
     options = HostOptions(plugins=args.plugin, platform="worker", unattended=True, hide_memory=True)
     with Host(home, config, options, redactor=redactor) as host:
-        print_warnings((*warnings, *loaded.warnings, *host.notices), redactor.redact)
+        print_warnings((*loaded.warnings, *host.notices), redactor.redact)
         slots, port = args.slots or settings.slots, args.health_port
         metrics = _metrics() if (settings.health_port if port is None else port) else None
         worker = Worker(

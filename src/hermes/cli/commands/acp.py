@@ -53,22 +53,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _host(args: argparse.Namespace, cwd: Path) -> Host:
+    from hermes.cli import open_home
     from hermes.cli.terminal import print_warnings
-    from hermes.config import apply_env, hermes_home, load_config, load_env_file
     from hermes.host import Host, HostOptions
-    from hermes.log import setup_logging
-    from hermes.sanitize import Redactor
 
-    home = hermes_home()
-    warnings: list[str] = []
-    apply_env(load_env_file(home, warnings=warnings))
-    redactor = Redactor()
-    setup_logging(home, verbose=args.verbose, redactor=redactor)
-    loaded = load_config(home)
+    home, redactor, loaded = open_home(verbose=args.verbose)
     toolsets = None if args.toolsets is None else [name.strip() for name in args.toolsets.split(",")]
     options = HostOptions(
         provider=args.provider, model=args.model, toolsets=toolsets, plugins=args.plugin, platform="acp"
     )
     host = Host(home, loaded.config, options, cwd=cwd, redactor=redactor)
-    print_warnings((*warnings, *loaded.warnings, *host.notices), redactor.redact)
+    print_warnings((*loaded.warnings, *host.notices), redactor.redact)
     return host

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 
+from hermes.cli import open_home
 from hermes.cli.arguments import port_number
 from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import print_warnings
-from hermes.config import apply_env, hermes_home, load_config, load_env_file
-from hermes.log import setup_logging
-from hermes.sanitize import Redactor
 
 _EXAMPLES = """\
 examples:
@@ -37,12 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from hermes.http_server.listen_address import ListenAddress, check_listen_address
     from hermes.http_server.principals import API_KEY_VARIABLE, read_principals
 
-    home = hermes_home()
-    warnings: list[str] = []
-    apply_env(load_env_file(home, warnings=warnings))
-    redactor = Redactor()  # the host tells it the secrets of the home
-    setup_logging(home, verbose=args.verbose, redactor=redactor)
-    loaded = load_config(home)
+    home, redactor, loaded = open_home(verbose=args.verbose)
     settings = loaded.config.gateway.api
     port = settings.port if args.port is None else args.port
     address = ListenAddress(args.host or settings.host, port)
@@ -64,6 +57,6 @@ def run(args: argparse.Namespace) -> int:
         hide_memory=True,
     )
     with Host(home, surface_config(loaded.config), options, redactor=redactor) as host:
-        print_warnings((*warnings, *loaded.warnings, *host.notices, *missing_workers(host)), redactor.redact)
+        print_warnings((*loaded.warnings, *host.notices, *missing_workers(host)), redactor.redact)
         serve(host, address, principals, lambda url: print(url, flush=True))
     return 0

@@ -9,14 +9,14 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.cli import open_home
 from hermes.cli.arguments import port_number
 from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import print_warnings
-from hermes.config import apply_env, hermes_home, load_config, load_env_file
-from hermes.log import setup_logging
-from hermes.sanitize import Redactor
 
 if TYPE_CHECKING:
+    from hermes.config import Config
+    from hermes.sanitize import Redactor
     from hermes.web.service import PageService
 
 _EXAMPLES = """
@@ -51,16 +51,13 @@ def run(args: argparse.Namespace) -> int:
         from hermes.web.access import TOKEN_VARIABLE
         from hermes.web.process import page_access, serve_page
 
-    home = hermes_home()
-    warnings: list[str] = []
-    apply_env(load_env_file(home, warnings=warnings))
-    redactor = Redactor()
-    setup_logging(home, verbose=args.verbose, redactor=redactor)
+    home, redactor, loaded = open_home(verbose=args.verbose)
     access = page_access(args.host, os.environ.get(TOKEN_VARIABLE, ""), args.public_url)
     redactor.add_secrets({TOKEN_VARIABLE: access.token})
     log_libraries(LibraryLog("hermes.web"))
     with ExitStack() as stack:
-        service = _service(stack, home, redactor, warnings, has_chat=not args.no_chat)
+        warnings = list(loaded.warnings)
+        service = _service(stack, home, loaded.config, redactor, warnings, has_chat=not args.no_chat)
         print_warnings(warnings, redactor.redact)
         announce = _announcer(args.open)
         run_until_signal(
@@ -80,26 +77,26 @@ def _announcer(opens: bool) -> Callable[[str], None]:
     return announce
 
 
-def _service(stack: ExitStack, home: Path, redactor: Redactor, warnings: list[str], *, has_chat: bool) -> PageService:
+def _service(
+    stack: ExitStack, home: Path, config: Config, redactor: Redactor, warnings: list[str], *, has_chat: bool
+) -> PageService:
     """The page over the journal of the home, with a host for the chat unless there is none."""
     from hermes.web.service import PageService
 
-    loaded = load_config(home)
-    warnings += loaded.warnings
     if has_chat:
         from hermes.dispatch.choose import make_dispatcher, missing_workers, surface_config
         from hermes.host import Host, HostOptions
         from hermes.web.chat import PLATFORM, PageChat, page_entry
 
         options = HostOptions(platform=PLATFORM, hide_memory=True)
-        host = stack.enter_context(Host(home, surface_config(loaded.config), options, redactor=redactor))
+        host = stack.enter_context(Host(home, surface_config(config), options, redactor=redactor))
         warnings += [*host.notices, *missing_workers(host)]
         dispatcher = make_dispatcher(host, entries={PLATFORM: page_entry(host)}, platforms=[PLATFORM])
         return PageService(host.store, host.runner, home, redactor, PageChat(host, dispatcher))
     from hermes.config.secrets import home_secrets
     from hermes.journal.store import home_store
 
-    redactor.add_secrets(home_secrets(home, loaded.config, os.environ))
+    redactor.add_secrets(home_secrets(home, config, os.environ))
     store = stack.enter_context(closing(home_store(home)))
     runner = stack.enter_context(closing(store.new_runner()))
     return PageService(store, runner, home, redactor)

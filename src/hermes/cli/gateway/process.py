@@ -9,9 +9,9 @@ import signal
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from hermes.cli import open_home
 from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import print_warnings
-from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import Config
 from hermes.dispatch.choose import missing_workers, surface_config
 from hermes.errors import HermesError
@@ -22,8 +22,6 @@ from hermes.host import Host, HostOptions
 from hermes.http_server.home_lock import single_instance
 from hermes.http_server.listen_address import ListenAddress
 from hermes.http_server.principals import API_KEY_VARIABLE, read_principals
-from hermes.log import setup_logging
-from hermes.sanitize import Redactor
 
 if TYPE_CHECKING:
     from hermes.gateway.api.serve import ApiService
@@ -34,12 +32,7 @@ SURFACE = "gateway"
 
 def run_gateway(args: argparse.Namespace) -> int:
     """Run the platforms and the API until SIGINT or SIGTERM."""
-    home = hermes_home()
-    warnings: list[str] = []
-    apply_env(load_env_file(home, warnings=warnings))
-    redactor = Redactor()  # the host tells it the secrets of the home
-    setup_logging(home, verbose=args.verbose, redactor=redactor)
-    loaded = load_config(home)
+    home, redactor, loaded = open_home(verbose=args.verbose)
     names = _wanted(loaded.config, args.platform, has_api=loaded.config.gateway.api.enabled and not args.no_api)
     options = HostOptions(
         provider=args.provider,
@@ -63,7 +56,7 @@ def run_gateway(args: argparse.Namespace) -> int:
                 service = stack.enter_context(api_service(host, page))
             except HermesError as error:
                 notices.append(f"the API is not served: {error}")
-        print_warnings((*warnings, *loaded.warnings, *host.notices, *missing_workers(host), *notices), redactor.redact)
+        print_warnings((*loaded.warnings, *host.notices, *missing_workers(host), *notices), redactor.redact)
         if not usable and service is None:
             raise HermesError("no platform can be run; see the warnings above and 'hermes doctor'")
         web = [one for one in (service, page) if one is not None and service is not None]

@@ -7,22 +7,15 @@ import contextlib
 import os
 import sys
 
+from hermes.cli import open_home
 from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import print_warnings
-from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import PrincipalScope
-from hermes.log import setup_logging
-from hermes.sanitize import Redactor
 
 
 def run_serve(args: argparse.Namespace) -> int:
     """Serve until the input ends, or over HTTP until a signal comes. Standard output has the protocol only."""
-    home = hermes_home()
-    warnings: list[str] = []
-    apply_env(load_env_file(home, warnings=warnings))
-    redactor = Redactor()
-    setup_logging(home, verbose=args.verbose, redactor=redactor)
-    loaded = load_config(home)
+    home, redactor, loaded = open_home(verbose=args.verbose)
     with serving_packages("mcp"):
         from hermes.mcp_server.client import DEFAULT_SCOPES, ServedClient
         from hermes.mcp_server.server import serve_stdio
@@ -38,7 +31,7 @@ def run_serve(args: argparse.Namespace) -> int:
         check_listen_address(ListenAddress(args.host, args.port or 0), principals, is_published=False)
     options = HostOptions(provider=args.provider, model=args.model, platform="mcp", unattended=True, hide_memory=True)
     with contextlib.redirect_stdout(sys.stderr), Host(home, loaded.config, options, redactor=redactor) as host:
-        print_warnings((*warnings, *loaded.warnings, *host.notices), redactor.redact)
+        print_warnings((*loaded.warnings, *host.notices), redactor.redact)
         service = AgentService(host)
         if is_http:
             from hermes.mcp_server.http import serve_http

@@ -8,16 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.cli import open_home
 from hermes.cli.arguments import positive_number
 from hermes.cli.chat.signals import cancelled_by_signals
 from hermes.cli.terminal import plain, print_json, write_private_file
 from hermes.cli.trace.format import table
-from hermes.config import hermes_home
-from hermes.config.environment import apply_env, load_env_file
-from hermes.config.load import load_config
 from hermes.errors import Interrupted
-from hermes.log import setup_logging
-from hermes.sanitize import Redactor
 
 if TYPE_CHECKING:
     from hermes.record.checks.evaluation import SampleResult
@@ -61,9 +57,7 @@ def run(args: argparse.Namespace) -> int:
     from hermes.record.checks.evaluation import Evaluation, read_dataset
     from hermes.record.checks.scorers import make_scorer
 
-    home, redactor = hermes_home(), Redactor()
-    apply_env(load_env_file(home))
-    setup_logging(home, redactor=redactor)
+    home, redactor, loaded = open_home()
     path = Path(args.dataset)
     samples, scorer = read_dataset(path), make_scorer(args.scorer)
     models = [name.strip() for name in args.models.split(",") if name.strip()]
@@ -77,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         if sys.stderr.isatty():
             print(f"\r{done}/{len(samples) * len(models)} {plain(result.sample)[:40]:<40}", end="", file=sys.stderr)
 
-    with Host(home, load_config(home).config, options, redactor=redactor) as host:
+    with Host(home, loaded.config, options, redactor=redactor) as host:
         work = Evaluation(host, args.name or path.stem, scorer, args.budget_usd, args.parallel, show)
         try:
             with cancelled_by_signals(work.interrupt):

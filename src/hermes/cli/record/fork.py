@@ -9,16 +9,13 @@ from pathlib import Path
 
 import msgspec
 
+from hermes.cli import open_home
 from hermes.cli.arguments import positive_number
 from hermes.cli.chat.signals import cancelled_by_signals
 from hermes.cli.terminal import plain, print_data
-from hermes.config import Config, hermes_home
-from hermes.config.environment import apply_env, load_env_file
-from hermes.config.load import load_config
+from hermes.config import Config
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
-from hermes.log import setup_logging
-from hermes.sanitize import Redactor
 from hermes.scope import Interrupt, new_session_id
 
 _EXAMPLES = """
@@ -57,12 +54,10 @@ def run(args: argparse.Namespace) -> int:
     """Make the forks and run them."""
     from hermes.record.fork import ForkChanges, ForkPlace, fork_session
 
-    home, redactor = hermes_home(), Redactor()
-    apply_env(load_env_file(home))
-    setup_logging(home, redactor=redactor)
+    home, redactor, loaded = open_home()
     place = ForkPlace.parse(args.at)
     system = _text_of(args.system) if args.system else None
-    config = _without_plugins(load_config(home).config, args.disable)
+    config = _without_plugins(loaded.config, args.disable)
     if place.step is None and system is None and args.no_run:
         raise HermesError("--no-run: a fork at a turn begins with a message; give a step, such as --at 2.1")
     with Host(home, config, HostOptions(provider=args.provider, model=args.model), redactor=redactor) as host:
