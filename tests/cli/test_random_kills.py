@@ -306,6 +306,7 @@ class _Served:
     def __init__(self, hermes: Runner, crash_at: int = 0) -> None:
         self._run = run = hermes.start("a2a", "serve", crash_at=crash_at)
         wait_until(lambda: run.stdout.endswith("\n") or run.process.poll() is not None, "its address, or its end")
+        assert run.stdout or crash_at, run.stderr
         self._url = f"{run.stdout.strip()}/rest"
         self._client = httpx.Client(headers=VERSION, timeout=HANG, verify=UNUSED_TLS)
 
