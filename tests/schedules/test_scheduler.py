@@ -11,7 +11,7 @@ import pytest
 
 from hermes.config.sections import ApprovalsConfig
 from hermes.errors import HermesError
-from hermes.schedules.schedule import ScheduleError
+from hermes.schedules.schedule import ScheduleError, check_text
 from hermes.schedules.scheduler import announced, is_running
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call
 from support.schedule_rig import MONDAY, MakeRig
@@ -36,6 +36,17 @@ def test_a_due_run_is_a_session_of_its_own(rig: MakeRig) -> None:
     assert "check the disks" in message
     assert "planned for 2026-11-16 09:00:00 +0000. No one is there" in message
     assert cron.host.sessions.messages(row.id)[0]["content"] == "check the disks"
+
+
+@pytest.mark.parametrize("prompt", ["/new", "/compress now", "/daily-report of the garden", "  /hermes:help"])
+def test_a_slash_command_is_no_prompt(prompt: str) -> None:
+    with pytest.raises(ScheduleError, match=r"slash command /.*; say in words what the agent is to do"):
+        check_text("", prompt)
+
+
+def test_a_path_may_begin_a_prompt() -> None:
+    for prompt in ("/etc/hosts has changed? Say so.", "/tmp is full? Then clean it.", "/ is the root"):
+        assert check_text("", prompt)[1] == prompt
 
 
 def test_an_interval_keeps_its_grid_when_a_look_is_late(rig: MakeRig) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from collections.abc import Generator
 from pathlib import Path
 
@@ -124,3 +127,23 @@ def test_each_start_makes_a_new_token_unless_one_is_set() -> None:
     assert one.token != other.token
     assert one.csrf != other.csrf
     assert PageAccess(TOKEN).csrf == PageAccess(TOKEN).csrf
+
+
+def test_a_document_is_whole_with_two_requests(page: Page) -> None:
+    """The style is inside it, allowed by its digest alone; all of the first view's code is one file, kept for good."""
+    document = page.get("/")
+    [style] = re.findall(r"<style>(.*?)</style>", document.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = document.headers["content-security-policy"]
+    assert f"style-src 'self' 'sha256-{digest}';" in policy and "unsafe" not in policy
+    [script] = re.findall(r'<script type="module" src="([^"]+)">', document.text)
+    assert 'rel="stylesheet"' not in document.text and "modulepreload" not in document.text
+    code = page.get(script)
+    assert code.status == 200 and "immutable" in code.headers["cache-control"]
+    assert "private" in code.headers["cache-control"]
+    assert not re.search(r"^import ", code.text, re.MULTILINE)
+    assert len(document.body) + len(code.body) < 100_000
+    folder = script.rpartition("/")[0]
+    assert page.get(f"{folder}/vendor/preact.js").text == 'export * from "../first.js";\n'
+    assert page.get(f"{folder}/session.js").status == 200
+    assert page.get(script.replace(folder.rpartition("/")[2], "0" * 12)).status == 404

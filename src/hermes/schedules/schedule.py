@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from typing import Literal
 
 from msgspec import Struct
 
+from hermes.contract.commands import COMMAND_NAMES
 from hermes.errors import HermesError
 from hermes.schedules.timing import Timing, moment_text, next_fire, read_timing
 
@@ -97,6 +100,12 @@ def check_text(name: str, prompt: str) -> tuple[str, str]:
     prompt = prompt.strip()
     if not prompt:
         raise ScheduleError("the prompt is empty; say what the agent is to do each time")
+    command = re.match(r"/([a-zA-Z][\w:-]*)(?=\s|$)", prompt)
+    if command and (command[1].lower() in COMMAND_NAMES or not os.path.lexists(f"/{command[1]}")):
+        raise ScheduleError(
+            f"the prompt begins with the slash command {command[0]}, and no command is run in a scheduled session; "
+            "say in words what the agent is to do"
+        )
     if len(prompt) > LONGEST_PROMPT:
         raise ScheduleError(f"the prompt has {len(prompt):,} characters; at most {LONGEST_PROMPT:,} are allowed")
     name = " ".join((name or prompt).split())

@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hermes.http_server.requests import is_local_name, read_body, replayed_body, request_headers
+from hermes.web.assets import content_hash, style
 from hermes.web.shell import sign_in_page
 
 #: Holds a token that stays the same; without it, each start makes a new one.
@@ -32,7 +33,8 @@ _COOKIE_DAYS = 30
 
 _HEADERS = {
     "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        f"default-src 'none'; script-src 'self'; style-src 'self' '{content_hash(style())}'; "
+        "img-src 'self' data:; connect-src 'self'; "
         "manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     ),
     "x-content-type-options": "nosniff",

@@ -17,7 +17,7 @@ from hermes.errors import HermesError, JournalError, SessionBusy, SessionNotFoun
 from hermes.version import __version__
 from hermes.web.access import AccessGate, PageAccess
 from hermes.web.approvals import answer_question, waiting_questions
-from hermes.web.assets import assets, imports_of
+from hermes.web.assets import ENTRY, FIRST, imports_of, served, version
 from hermes.web.live import HOME, Subscription, message
 from hermes.web.reports import comparison, cost_report, plugin_report
 from hermes.web.service import PageService
@@ -28,6 +28,8 @@ from hermes.web.shell import page, problem_page, sessions_table, timeline_table
 _KEEP_ALIVE = 15.0
 _MOST_STREAMS = 500
 _MOST_DAYS = 3_650
+#: For addresses that change with their content.
+_FOR_GOOD = "private, max-age=31536000, immutable"
 _STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 _encode = msgspec.json.Encoder().encode
 
@@ -63,10 +65,12 @@ def web_app(service: PageService, access: PageAccess) -> Starlette:
 
 def static_file(request: Request) -> Response:
     """One of the files of the page, by a name that it knows."""
-    found = assets().get(request.path_params["name"])
+    name = str(request.path_params["name"])
+    kept = name.removeprefix(f"{version()}/")
+    found = served().get(kept)
     if found is None:
         return JSONResponse({"error": "there is no such file"}, 404)
-    headers = {"etag": found.etag, "cache-control": "no-cache"}
+    headers = {"etag": found.etag, "cache-control": "no-cache" if kept == name else _FOR_GOOD}
     if request.headers.get("if-none-match") == found.etag:
         return Response(status_code=304, headers=headers)
     return Response(found.content, media_type=found.media_type, headers=headers)
@@ -137,7 +141,8 @@ class _Handlers:
             lines = service.sessions(SessionFilter())
             table = sessions_table(root, lines)
             data["sessions"] = lines
-        return HTMLResponse(page(root, title, data, table, imports_of("session.js" if session_id else "main.js")))
+        later = [one for one in imports_of("session.js") if one not in imports_of(ENTRY)] if session_id else []
+        return HTMLResponse(page(root, title, data, table, [FIRST, *later]))
 
     # -- sessions -----------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 _IMPORT = re.compile(r"^import\s.*?from\s+\"\./([\w/.-]+)\";\n", re.MULTILINE | re.DOTALL)
+_DECLARED = re.compile(r"^export (?:async )?(?:function|const|class) (\w+)", re.MULTILINE)
+#: The module that a browser begins with, and all that it imports in one file.
+ENTRY, FIRST = "main.js", "first.js"
 _EXPORTS = re.compile(r"export\s*\{([^}]*)\};?\s*$")
 
 
@@ -37,8 +41,40 @@ def assets() -> dict[str, Asset]:
 
 
 def _asset(path: Path) -> Asset:
-    content = path.read_bytes()
-    return Asset(content, _TYPES[path.suffix], f'"{hashlib.sha256(content).hexdigest()[:16]}"')
+    return _made(path.read_bytes(), path.suffix)
+
+
+def _made(content: bytes, suffix: str) -> Asset:
+    return Asset(content, _TYPES[suffix], f'"{hashlib.sha256(content).hexdigest()[:16]}"')
+
+
+@cache
+def served() -> dict[str, Asset]:
+    """The files as browsers get them: what the first view needs is one module, and its parts only point to it."""
+    found = dict(assets())
+    for name in imports_of(ENTRY):
+        found[name] = _made(f'export * from "{"../" * name.count("/") or "./"}{FIRST}";\n'.encode(), ".js")
+    found[FIRST] = _made(f"{one_script(ENTRY)}\nexport {{ {', '.join(_exported(ENTRY))} }};\n".encode(), ".js")
+    return found
+
+
+@cache
+def version() -> str:
+    """Changes with every file: what is asked for below it can be kept for good."""
+    etags = [f"{name} {one.etag}" for name, one in sorted(served().items())]
+    return hashlib.sha256("\n".join(etags).encode()).hexdigest()[:12]
+
+
+@cache
+def style() -> str:
+    """The style without what only people need, to stand inside a document."""
+    text = re.sub(r"/\*.*?\*/", "", text_of("style.css"), flags=re.DOTALL)
+    return re.sub(r"\s*\n\s*", "\n", text).strip()
+
+
+def content_hash(text: str) -> str:
+    """A script or style inside a document, as a content security policy names it."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def text_of(name: str) -> str:
@@ -53,6 +89,15 @@ def imports_of(entry: str) -> tuple[str, ...]:
     for name in found:
         found += [one for one in _IMPORT.findall(text_of(name)) if one not in found]
     return tuple(found)
+
+
+def _exported(entry: str) -> list[str]:
+    """The names that a module and those it imports export."""
+    names: list[str] = []
+    for name in imports_of(entry):
+        source = text_of(name)
+        names += _vendored_names(source) if name in _VENDORED else _DECLARED.findall(source)
+    return names
 
 
 def one_script(entry: str) -> str:
@@ -82,9 +127,16 @@ def one_script(entry: str) -> str:
 
 def _enclosed(source: str) -> str:
     """A module whose own names stay inside: what it exports becomes constants."""
+    names = _vendored_names(source)
+    inner = ",".join(f"{public}:{own}" for public, own in names.items())
+    start = _EXPORTS.search(source)
+    assert start is not None
+    return f"const {{{','.join(names)}}} = (() => {{{source[: start.start()]};return {{{inner}}}}})();"
+
+
+def _vendored_names(source: str) -> dict[str, str]:
+    """The names that the vendored module exports, with its own name for each."""
     found = _EXPORTS.search(source)
     assert found is not None, "the vendored module ends with its exports"
     pairs = [part.strip().partition(" as ") for part in found[1].split(",")]
-    names = {(public or own): own for own, _, public in pairs}
-    inner = ",".join(f"{public}:{own}" for public, own in names.items())
-    return f"const {{{','.join(names)}}} = (() => {{{source[: found.start()]};return {{{inner}}}}})();"
+    return {(public or own): own for own, _, public in pairs}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterator
 from html import escape
 
@@ -12,7 +10,7 @@ import msgspec
 from hermes.journal.connection import JournalConnection
 from hermes.journal.store import Store
 from hermes.trace.clean import Cleaner
-from hermes.web.assets import one_script, text_of
+from hermes.web.assets import content_hash, one_script, text_of
 from hermes.web.detail import EventDetail, event_detail
 from hermes.web.sessions import IsAlive, lines_of
 from hermes.web.shell import document, embedded, timeline_table
@@ -46,11 +44,8 @@ def _document(title: str, data: object, table: str) -> str:
     # A script may not contain the end of its element.
     script = one_script("report.js").replace("</script", "<\\/script")
     style = text_of("style.css")
-    policy = f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:"
+    hashes = f"script-src '{content_hash(script)}'; style-src '{content_hash(style)}'"
+    policy = f"default-src 'none'; {hashes}; img-src data:"
     head = f'<meta http-equiv="content-security-policy" content="{escape(policy)}"><style>{style}</style>'
     inner = f'{embedded(data)}<div id="app">{table}</div><script type="module">{script}</script>'
     return document(f"{title} · Hermes", head, f"<body>{inner}</body>")
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -14,7 +14,7 @@ from hermes.errors import ConfigError
 from hermes.journal.connection import JournalConnection
 from hermes.journal.store import Store
 from hermes.journal.usage.plugins import plugin_totals
-from hermes.journal.usage.spending import total, usage_by
+from hermes.journal.usage.spending import total, usage_by, usage_overview
 from hermes.journal.usage.sums import Spent, midnight, spent_today
 from hermes.trace.clean import Cleaner
 
@@ -31,12 +31,15 @@ _MOST_DIFFERENCES = 200
 def cost_report(store: Store, home: Path, days: int) -> Report:
     """What models took in the last days: by day, model and plugin; and what is left of the budgets."""
     since = time.time() - days * _DAY
-    groups: dict[str, list[Report]] = {}
-    by_day = usage_by(store, "day", since)
-    for name in ("model", "plugin"):
-        groups[name] = [struct_fields(used) for used in usage_by(store, name, since)]
-    groups["day"] = [struct_fields(used) for used in by_day]
-    return {"days": days, **groups, "total": struct_fields(total(by_day)), "budgets": _budgets(store, _config(home))}
+    found = usage_overview(store, since)
+    return {
+        "days": days,
+        "day": [struct_fields(used) for used in found.day],
+        "model": [struct_fields(used) for used in found.model],
+        "plugin": [struct_fields(used) for used in found.plugin],
+        "total": struct_fields(total(found.day)),
+        "budgets": _budgets(store, _config(home)),
+    }
 
 
 def _config(home: Path) -> Config:

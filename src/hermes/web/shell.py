@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from hermes.web.assets import FIRST, style, version
 from hermes.web.sessions import SessionLine
 from hermes.web.timeline import TimelineRows
 
@@ -42,14 +43,18 @@ def json_text(data: object) -> str:
     return _encode(data).decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def page(root: str, title: str, data: object, table: str, preloaded: Iterable[str] = ()) -> str:
-    """The frame of a view. ``table`` is shown without JavaScript, ``preloaded`` is what the view imports."""
+def page(root: str, title: str, data: object, table: str, scripts: Sequence[str] = (FIRST,)) -> str:
+    """The frame of a view. ``table`` is shown until the first of the ``scripts`` runs; the others it imports.
+
+    A browser can paint it without another request.
+    """
+    static = f"{escape(root)}/static/{version()}"
     links = " ".join(f'<a href="{escape(root)}/{path}">{name}</a>' for path, name in _NAVIGATION)
     head = (
-        f'<link rel="stylesheet" href="{escape(root)}/static/style.css">'
-        f'<link rel="icon" href="{escape(root)}/static/icon.svg" type="image/svg+xml">'
-        f'<script type="module" src="{escape(root)}/static/main.js"></script>'
-        + "".join(f'<link rel="modulepreload" href="{escape(root)}/static/{name}">' for name in preloaded)
+        f"<style>{style()}</style>"
+        f'<link rel="icon" href="{static}/icon.svg" type="image/svg+xml">'
+        f'<script type="module" src="{static}/{scripts[0]}"></script>'
+        + "".join(f'<link rel="modulepreload" href="{static}/{name}">' for name in scripts[1:])
     )
     plain = f'<header class="plain"><strong>Hermes</strong> <nav>{links}</nav></header>{table}'
     note = "<noscript><p>JavaScript is off: this is the state when the page was loaded.</p></noscript>"

@@ -18,7 +18,7 @@ from hermes.journal.sessions import Sessions
 from hermes.journal.steps import ModelCallRow, record_plugin_calls
 from hermes.journal.store import Store, open_store
 from hermes.journal.usage.plugins import PluginCalls, plugin_totals, recent_counters, record_plugin_counters
-from hermes.journal.usage.spending import GROUPINGS, session_spending, usage_by
+from hermes.journal.usage.spending import GROUPINGS, session_spending, usage_by, usage_overview
 from hermes.journal.usage.sums import spent_in_session, spent_in_turn, spent_today
 from hermes.trace.journal import latency
 from hermes.trace.journal.overview import overview
@@ -28,6 +28,7 @@ NOW = time.time()
 
 REPORTS: dict[str, Callable[[Store], Any]] = {
     "usage": lambda store: [usage_by(store, grouping) for grouping in GROUPINGS],
+    "usage at once": lambda store: usage_overview(store, 0.0),
     "spending": lambda store: session_spending(store, "one"),
     "sums": lambda store: (
         spent_in_session(store, "one"),
