@@ -14,7 +14,6 @@ import msgspec
 
 from hermes.agent.approvals.loop_guard import LoopGuard
 from hermes.agent.events import Listener
-from hermes.agent.tool_call import ToolCall, ToolOutcome, tool_context
 from hermes.agent.workers import wait_for
 from hermes.contract.events import CheckpointMissing, ToolEnded, ToolStarted
 from hermes.errors import Interrupted, TurnSuspended
@@ -25,6 +24,9 @@ from hermes.scope import Scope
 
 if TYPE_CHECKING:
     from hermes.agent.session import Session
+    from hermes.agent.tool_call import ToolCall, ToolOutcome
+
+# The pipeline of tool calls is imported with the first call: a turn that is one answer does without it.
 
 log = logging.getLogger("hermes.tool")
 
@@ -271,6 +273,8 @@ class ToolBatch:
             self._listener(CheckpointMissing(text))
 
     def _make_slot(self, index: int, request: ToolRequest, offered: frozenset[str]) -> _Slot:
+        from hermes.agent.tool_call import ToolCall, tool_context
+
         if request.name == "tool_call":
             from hermes.agent.tools.tool_search import unwrapped  # few sessions have so many tools
 
@@ -334,5 +338,7 @@ def _is_quick(slot: _Slot) -> bool:
 
 
 def _outcome_from(body: dict[str, Any]) -> ToolOutcome:
+    from hermes.agent.tool_call import ToolOutcome
+
     fields = ("result", "status", "args", "duration_ms", "error_type", "error_message")
     return ToolOutcome(**{name: body[name] for name in fields})

@@ -6,7 +6,6 @@ thread.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Protocol, TypeVar
@@ -99,13 +98,19 @@ class Failure(Struct, frozen=True):
 Attempts = Generator[Send | Sleep, Failure | None, None]
 
 
+def _random() -> float:
+    from random import random  # only a failure needs it
+
+    return random()
+
+
 def attempts(
     endpoints: Sequence[Endpoint],
     max_retries: int,
     *,
     keys: KeyRing | None = None,
     health: Health | None = None,
-    jitter: Callable[[], float] = random.random,
+    jitter: Callable[[], float] = _random,
 ) -> Attempts:
     """The attempts of one model call, as a generator that does no I/O itself.
 

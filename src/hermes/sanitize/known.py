@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from base64 import b64encode
+from binascii import b2a_base64
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -194,7 +194,7 @@ def _encoded_forms(value: str) -> Iterator[str]:
     yield data.hex()
     for shift in range(3):
         # Characters at both ends that also depend on the bytes around the secret are left out.
-        encoded = b64encode(bytes(shift) + data).decode()
+        encoded = b2a_base64(bytes(shift) + data, newline=False).decode()
         stop = len(encoded) - (0, 3, 2)[(shift + len(data)) % 3]
         yield encoded[(0, 2, 3)[shift] : stop]
 

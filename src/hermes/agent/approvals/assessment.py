@@ -8,12 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.approvals import messages
-from hermes.agent.approvals.examination import Examination
 from hermes.agent.approvals.modes import asked, refuses
 from hermes.agent.approvals.rules import ApprovalRules
 from hermes.config.sections import PermissionMode
 
 if TYPE_CHECKING:
+    from hermes.agent.approvals.examination import Examination
     from hermes.policy import Finding
 
 # The policy is imported where it is used: it brings a parser and many rules along, which only runs with commands need.

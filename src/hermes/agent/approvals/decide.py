@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from hermes.agent.approvals import messages
 from hermes.agent.approvals.assessment import ALLOWED, EMBEDDED_MODEL, Decision, assess_call
-from hermes.agent.approvals.examination import examine_call
 from hermes.agent.approvals.loop_guard import LoopGuard
 from hermes.agent.approvals.modes import KEEP_CHANGE, OUTSIDE_SANDBOX, SessionModes, more_careful
-from hermes.agent.approvals.question import UNSURE, ApprovalQuestion
 from hermes.agent.approvals.responder import ApprovalRequest, Responder, Responders
 from hermes.agent.approvals.rules import ApprovalRules
 from hermes.agent.approvals.second_opinion import SecondOpinion
@@ -28,6 +26,7 @@ from hermes.scope import SCHEDULED, Scope
 from hermes.tools.registry import Args, Tool, ToolContext
 
 if TYPE_CHECKING:
+    from hermes.agent.approvals.question import ApprovalQuestion
     from hermes.policy import Finding
     from hermes.tools.sandbox.undone import UndoneChange
 
@@ -126,6 +125,9 @@ class Approvals:
 
         ``plugin`` is what a plugin decided: a refusal, or a finding that needs approval.
         """
+        from hermes.agent.approvals.examination import examine_call
+        from hermes.agent.approvals.question import ApprovalQuestion
+
         scope = context.scope
         always_ask = tool.name == "terminal" and self._always_asks(scope.session_id)
         mode = self.mode_of(scope)
@@ -154,6 +156,7 @@ class Approvals:
 
     def may_keep(self, tool: Tool, args: Args, context: ToolContext, changes: Sequence[UndoneChange]) -> bool:
         """Whether a user approves what a command did that was undone. Without a user it stays undone."""
+        from hermes.agent.approvals.question import ApprovalQuestion
         from hermes.policy import Finding
 
         scope = context.scope
@@ -217,6 +220,8 @@ class Approvals:
         return self.rules.mode == "smart" and self._opinion is not None and _FOR_PERSONS.isdisjoint(question.rules)
 
     def _ask_model(self, question: ApprovalQuestion) -> tuple[str, str] | None:
+        from hermes.agent.approvals.question import UNSURE
+
         opinion = self._opinion
         assert opinion is not None
         answer = question.ask(
