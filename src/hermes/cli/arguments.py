@@ -13,20 +13,12 @@ _HIGHEST_PORT = 65_535
 _UNITS = {"h": 3_600, "d": 86_400, "w": 604_800}
 
 
-class _HelpFormatter(argparse.HelpFormatter):
-    """A formatter that finds the width itself: argparse makes one for every option, and imports compression for it."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=terminal_width(80) - 2)
-
-
 class CommandParser(argparse.ArgumentParser):
     """An ``ArgumentParser`` that accepts only full option names, in sub-commands too."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         # An abbreviation that works today would mean something else once an option is added.
         options.setdefault("allow_abbrev", False)
-        options.setdefault("formatter_class", _HelpFormatter)
         super().__init__(*args, **options)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -47,6 +39,11 @@ class CommandParser(argparse.ArgumentParser):
         end = "" if message.endswith("?") else "."
         print_error(f"{message}{end} '{self.prog} --help' shows what is allowed.")
         self.exit(2)
+
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        # Made for every argument. Told no width, it imports shutil, and with it all kinds of compression, to find one.
+        make: Any = self.formatter_class
+        return make(prog=self.prog, width=terminal_width(80) - 2)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = None if action.choices is None else [str(choice) for choice in action.choices]

@@ -516,7 +516,7 @@ def test_a_journal_that_cannot_be_read_is_one_line(capsys: pytest.CaptureFixture
 def test_the_command_needs_no_model_and_no_network_code(home: Path, workdir: Path, two_talks: World) -> None:
     script = (
         "import sys; from hermes.cli.main import main; main(['sessions', 'list'])\n"
-        "print(sorted({'httpx2', 'asyncio', 'yaml', 'hermes.host'} & set(sys.modules)))"
+        "print(sorted({'httpx2', 'asyncio', 'yaml', 'shutil', 'dataclasses', 'hermes.host'} & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],

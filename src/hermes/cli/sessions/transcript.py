@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -63,8 +62,7 @@ def event_lines(records: Iterable[Record]) -> Iterator[str]:
 # -- a conversation -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedCall:
+class RecordedCall(msgspec.Struct, frozen=True):
     """A finished tool call as the journal has it."""
 
     tool_name: str
