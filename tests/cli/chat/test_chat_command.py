@@ -359,17 +359,8 @@ def test_a_session_in_use_is_refused_with_the_name_of_who_uses_it(home: Path, wo
 def test_one_shot_chat_imports_nothing_it_does_not_use(home: Path, workdir: Path) -> None:
     heavy = (
         *("rich", "prompt_toolkit", "jsonschema", "asyncio", "click", "ruamel", "tree_sitter", "hermes.testing"),
-        *(
-            "httpx2",
-            "ssl",
-            "shutil",
-            "lzma",
-            "stringprep",
-            "base64",
-            "random",
-            "hermes.agent.tool_call",
-            "hermes.agent.approvals.question",
-        ),
+        *("httpx2", "ssl", "shutil", "lzma", "stringprep", "random"),
+        *("hermes.agent.tool_call", "hermes.agent.approvals.question"),
     )
     program = (
         "import sys\n"
