@@ -20,6 +20,7 @@ from support import run_hermes
 from support.a2a_process import LATER, A2AProcess, answer_of, serving_process, state_of
 from support.a2a_rig import UNUSED_TLS, VERSION, sse_documents, wire_message
 from support.cluster_rig import ClusterRig
+from support.postgres_server import PostgresServer
 from support.waiting import HANG, wait_until
 
 pytestmark = pytest.mark.slow
@@ -86,11 +87,11 @@ class ServedCluster:
             assert verify(inspect_session(host.store, session)) == []
 
 
-@pytest.fixture
-def cluster(postgres_url: str, tmp_path: Path) -> Generator[ServedCluster]:
+@contextmanager
+def served_cluster(url: str, folder: Path) -> Generator[ServedCluster]:
     model = Model()
     with ScriptedProvider(model) as provider:
-        rig = ClusterRig(tmp_path, postgres_url, provider, frozen_seconds=3, slots=4)
+        rig = ClusterRig(folder, url, provider, frozen_seconds=3, slots=4)
         made = ServedCluster(rig, model)
         made.configure(rig.home, a2a={"principals": {"local": LOCAL}})
         try:
@@ -99,6 +100,12 @@ def cluster(postgres_url: str, tmp_path: Path) -> Generator[ServedCluster]:
             model.one.gate.set()
             model.two.gate.set()
             rig.close()
+
+
+@pytest.fixture
+def cluster(postgres_url: str, tmp_path: Path) -> Generator[ServedCluster]:
+    with served_cluster(postgres_url, tmp_path) as made:
+        yield made
 
 
 def test_tasks_run_on_workers(cluster: ServedCluster) -> None:
@@ -208,3 +215,24 @@ def test_two_servers_on_one_database_leave_each_others_turns_alone(cluster: Serv
         assert answer_of(first.send("approve", taskId=waiting["id"])) == "done"
     assert (cluster.rig.cwd / "ran").read_text() == "ran\nran\n"
     cluster.check()
+
+
+def test_messages_are_refused_while_the_database_is_away(own_postgres: PostgresServer, tmp_path: Path) -> None:
+    with served_cluster(own_postgres.url(), tmp_path) as cluster:
+        cluster.rig.start_workers(1)
+        with cluster.serving() as server:
+
+            def ask() -> httpx.Response:
+                address = f"{server.url}/rest/message:send"
+                body = wire_message("hello")
+                return httpx.post(address, json=body, headers=VERSION, timeout=HANG, verify=UNUSED_TLS)
+
+            assert ask().json()["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+            own_postgres.stop(signal.SIGINT)
+            refused = ask()
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+            # A process that runs turns waits for as long as the setting says; this one does not.
+            assert refused.elapsed.total_seconds() < cluster.rig.config.journal.wait_seconds / 2
+            assert len(server.tasks()) == 1, "a message that was refused is no task"
+            own_postgres.start()
+            wait_until(lambda: ask().status_code == 200, "an answer after the database is back")

@@ -29,7 +29,7 @@ from hermes.a2a.server.store.database import Database
 from hermes.a2a.server.store.messages import AcceptedMessages
 from hermes.a2a.server.store.tasks import SqliteTaskStore, delete_old
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
-from hermes.dispatch.choose import make_dispatcher
+from hermes.dispatch.choose import make_dispatcher, runs_on_workers
 from hermes.host import Host
 from hermes.http_server.principals import LOCAL, Principals
 from hermes.http_server.rate_limits import TaskSlots
@@ -74,7 +74,8 @@ class A2AServer:
         host.runtime.guard.protect(*self.database.files())
         delete_old(self.database, settings.keep_days)
         self._slots = TaskSlots(settings.max_tasks, settings.max_waiting, settings.max_tasks_of_caller)
-        self.policy = AccessPolicy(principals, settings, self._slots)
+        check = self._check_journal if runs_on_workers(host.config) else None
+        self.policy = AccessPolicy(principals, settings, self._slots, check)
         self._contexts = ContextSessions(host, self.database, principals)
         self._tasks = SqliteTaskStore(self.database)
         self._dispatcher = make_dispatcher(
@@ -115,6 +116,12 @@ class A2AServer:
         finally:
             deadlines.cancel()
             await self.aclose()
+
+    async def _check_journal(self) -> None:
+        """Raise ``JournalUnavailable`` while turns cannot be submitted."""
+        await self._host.workers.run(
+            lambda: self._host.store.read(lambda connection: connection.execute("SELECT 1").fetchone())
+        )
 
     async def recover(self) -> None:
         """Continue the tasks that a killed server left, once. They end as they would have ended there."""

@@ -89,7 +89,7 @@ class _AccessInterceptor(grpc.aio.ServerInterceptor):
         refusal = self._policy.refusal(principal, method) or _version_refusal(headers)
         if refusal is not None or principal is None:
             return _refusing(cast("AccessRefusal", refusal), method)
-        admission = self._policy.admit(principal, method)
+        admission = await self._policy.admit(principal, method)
         if isinstance(admission, AccessRefusal):
             return _refusing(admission, method)
         handler = await continuation(handler_call_details)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,14 +20,19 @@ from hermes.a2a.server.access.body import (
     is_unsupported_media_type,
 )
 from hermes.config.sections import A2AConfig, PrincipalScope
+from hermes.errors import JournalUnavailable
 from hermes.http_server.principals import Principal, Principals
 from hermes.http_server.rate_limits import Admission, RateLimiter, TaskSlots
 from hermes.http_server.requests import is_from_program, media_type_of, read_body, replayed_body, request_headers
+
+log = logging.getLogger("hermes.a2a")
 
 #: The key of the ASGI scope that holds the principal of the request.
 PRINCIPAL = "hermes.principal"
 #: The key of the ASGI scope, and of the call's state, that holds the admission of a message.
 ADMISSION = "hermes.admission"
+
+_AWAY = "the database cannot be reached"
 
 #: For errors that have no code in the protocol.
 _JSON_RPC_CODE = -32000
@@ -67,8 +74,16 @@ class AccessRefusal:
 class AccessPolicy:
     """The access rules, the same for every transport."""
 
-    def __init__(self, principals: Principals, settings: A2AConfig, slots: TaskSlots) -> None:
+    def __init__(
+        self,
+        principals: Principals,
+        settings: A2AConfig,
+        slots: TaskSlots,
+        check_journal: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        """``check_journal`` raises ``JournalUnavailable`` while no message can be accepted."""
         self.principals = principals
+        self._check_journal = check_journal
         self._slots = slots
         self._rate = RateLimiter(settings.max_requests_per_minute)
 
@@ -90,10 +105,16 @@ class AccessPolicy:
             return AccessRefusal(429, "RESOURCE_EXHAUSTED", f"too many requests; try again in {wait:.1f} s", (later,))
         return None
 
-    def admit(self, principal: Principal, method: str) -> Admission | AccessRefusal | None:
+    async def admit(self, principal: Principal, method: str) -> Admission | AccessRefusal | None:
         """Count a message that starts or continues a task; None for other methods. The caller of this ends it."""
         if method not in _STARTS_TASK:
             return None
+        if self._check_journal is not None:
+            try:
+                await self._check_journal()
+            except JournalUnavailable as error:
+                log.warning("a message cannot be accepted now: %s", error)
+                return AccessRefusal(503, "UNAVAILABLE", f"{_AWAY}; try again later", (("Retry-After", "5"),))
         admission = None if self._slots.is_closing else self._slots.admit(principal.name)
         if admission is not None:
             return admission
@@ -141,7 +162,7 @@ class AccessMiddleware:
         if unusable is not None:
             await unusable(scope, receive, send)
             return
-        admission = self._policy.admit(principal, method)
+        admission = await self._policy.admit(principal, method)
         if isinstance(admission, AccessRefusal):
             await _answer(admission, envelope if is_rpc else None)(scope, receive, send)
             return
