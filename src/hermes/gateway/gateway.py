@@ -35,7 +35,7 @@ from hermes.gateway.adapter import (
 from hermes.gateway.chat import ChatWork, ExpectedTurn, GatewayChat, takes_part, turn_request
 from hermes.gateway.commands import is_for_commands
 from hermes.gateway.deliveries import Deliveries
-from hermes.gateway.platforms import FIRST_PAUSE, PlatformStatus, PlatformSupervisor
+from hermes.gateway.platforms import FIRST_PAUSE, LoopWatchdog, PlatformStatus, PlatformSupervisor
 from hermes.gateway.questions import TurnVariables, chat_entry, outgoing
 from hermes.gateway.session_store import SessionStore
 from hermes.gateway.store.attachments import store_files
@@ -144,6 +144,7 @@ class Gateway:
         self.spawn(self._tick())
         for work in left:
             self._chat(work).put(work)
+        watchdog = LoopWatchdog(self._loop, lambda: list(self._supervisors.values()))
         for service in self._services:
             self.spawn(service.run(self))
         self.status_changed()
@@ -153,6 +154,7 @@ class Gateway:
             await stop.wait()
         finally:
             await self._stop()
+            watchdog.stop()
 
     async def _stop(self) -> None:
         """Disconnect, let running turns end for a moment, and leave the rest to the next start."""

@@ -1,4 +1,4 @@
-"""Supervision of platform adapters: connects each one, restarts it with backoff, and keeps its failures to itself."""
+"""Supervision of platform adapters: connects and restarts each one, and finds the one that blocks the event loop."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import os
 import random
+import sys
+import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -30,6 +35,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
 STABLE_SECONDS = 60.0
 #: How often a connection is checked that does not report its own end.
 CHECK_SECONDS = 2.0
+#: An event loop that does not answer for so long is blocked.
+BLOCKED_SECONDS = 2.0
 
 
 class PlatformStatus(msgspec.Struct):
@@ -171,6 +178,20 @@ class PlatformSupervisor:
         if for_good:
             log.error("%s: %s; it is not tried again", self.entry.name, text)
 
+    def blocks(self, text: str) -> None:
+        """Its adapter blocks, or blocked, the event loop. From any thread."""
+        self.status.error = text
+        self._gateway.status_changed()
+
+    @property
+    def code(self) -> str:
+        """Where the code of the adapter is: its package, or the one file of its module; empty when it is not known."""
+        module = sys.modules.get(type(self.adapter).__module__) if self.adapter is not None else None
+        file: str | None = getattr(module, "__file__", None)
+        if not file:
+            return ""
+        return f"{Path(file).parent}{os.sep}" if getattr(module, "__package__", "") else file
+
     def _set(self, state: PlatformState, error: str = "") -> None:
         self.status.state, self.status.error, self.status.since = state, error, time.time()
         self._gateway.status_changed()
@@ -178,6 +199,74 @@ class PlatformSupervisor:
     def _is_cancelled(self) -> bool:
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
+
+
+class LoopWatchdog:
+    """A thread that notices when the event loop is blocked, and names the adapter whose code it is in.
+
+    All platforms share the loop: while one of them blocks it, none receives or sends.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, supervisors: Callable[[], Sequence[PlatformSupervisor]]
+    ) -> None:
+        """To be made on the thread of the loop."""
+        self._loop, self._supervisors = loop, supervisors
+        self._thread_of_loop = threading.get_ident()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="hermes-gateway-watchdog", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._stopped.set()
+
+    def _watch(self) -> None:
+        while not self._stopped.is_set():
+            answered = threading.Event()
+            began = time.monotonic()
+            try:
+                self._loop.call_soon_threadsafe(answered.set)
+            except RuntimeError:
+                return  # the loop has ended
+            if answered.wait(BLOCKED_SECONDS):
+                self._stopped.wait(BLOCKED_SECONDS)
+            else:
+                self._wait_for_end(answered, began)
+
+    def _wait_for_end(self, answered: threading.Event, began: float) -> None:
+        culprits, place = self._culprits()
+        names = " or ".join(one.entry.name for one in culprits) or "the gateway"
+        text = f"its adapter blocks all platforms, at {place}"
+        log.warning("%s blocks the event loop, at %s: no platform receives or sends meanwhile", names, place)
+        for one in culprits:
+            one.blocks(text)
+        while not answered.wait(BLOCKED_SECONDS) and not self._stopped.is_set():
+            pass
+        seconds = time.monotonic() - began
+        log.warning("%s blocked the event loop for %.1f s", names, seconds)
+        for one in culprits:
+            if one.status.error == text:
+                one.blocks(f"its adapter blocked all platforms for {seconds:.1f} s, at {place}")
+
+    def _culprits(self) -> tuple[list[PlatformSupervisor], str]:
+        """Whose code the loop is in, and where that is: the innermost frame that belongs to an adapter."""
+        frame: FrameType | None = sys._current_frames().get(self._thread_of_loop)  # pyright: ignore[reportPrivateUsage]
+        place = _place(frame)
+        places = [(one, one.code) for one in self._supervisors()]
+        while frame is not None:
+            file = frame.f_code.co_filename
+            found = [one for one, code in places if code and file.startswith(code)]
+            if found:
+                return found, _place(frame)
+            frame = frame.f_back
+        return [], place
+
+
+def _place(frame: FrameType | None) -> str:
+    if frame is None:
+        return "an unknown place"
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} ({frame.f_code.co_name})"
 
 
 async def _connect_call(adapter: BasePlatformAdapter, *, is_reconnect: bool) -> Any:
