@@ -90,19 +90,22 @@ class Execution:
         """Whether a caller works in the folder below the home that each process makes for it."""
         return bool(request.principal) and request.cwd == str(default_workspace(self.host.home, request.principal))
 
-    def accept(self, request: TurnRequest) -> tuple[Submission, bool]:
-        """Store a turn as queued, on disk unless the surface has it there; False when its idempotency key was known."""
+    def accept(self, request: TurnRequest, own_waiting: int | None = None) -> tuple[Submission, bool]:
+        """Store a turn as queued, on disk unless the surface has it there; False when its idempotency key was known.
+
+        ``own_waiting`` is how many turns of the principal wait already, where the dispatcher knows it.
+        """
         session, submission, message = self.prepare(request)
         limits = self.limits
 
         def write(connection: JournalConnection) -> tuple[Submission, bool]:
-            return accept_turn(connection, session, submission, message, limits)
+            return accept_turn(connection, session, submission, message, limits, own_waiting)
 
         store = self.host.store
         return store.write_soon(write) if request.is_stored else store.write(write)
 
     def accept_with(
-        self, request: TurnRequest, store: Callable[[JournalConnection], str | None]
+        self, request: TurnRequest, store: Callable[[JournalConnection], str | None], own_waiting: int | None = None
     ) -> tuple[Submission, bool] | None:
         """The same in one transaction with ``store``, which gives the idempotency key, or None to accept nothing."""
         session, submission, message = self.prepare(request)
@@ -112,7 +115,8 @@ class Execution:
             key = store(connection)
             if key is None:
                 return None
-            return accept_turn(connection, session, replace(submission, request_key=key), message, limits)
+            asked = replace(submission, request_key=key)
+            return accept_turn(connection, session, asked, message, limits, own_waiting)
 
         return self.host.store.write(write)
 

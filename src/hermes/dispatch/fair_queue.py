@@ -68,6 +68,10 @@ class FairQueue:
         """How many turns have a slot."""
         return len(self._running)
 
+    def waiting_of(self, principal: str) -> int:
+        """How many turns of a principal wait."""
+        return self._waiting_of[principal]
+
     def add(self, submission: Submission, *, is_first: bool = False) -> None:
         """Add a turn behind those of its session, or before them."""
         waiting = _Waiting(submission, next(self._numbers))

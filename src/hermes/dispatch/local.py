@@ -17,6 +17,7 @@ from hermes.dispatch.port import CHILDREN, TURNS, DispatchedTurn, TurnEntry, Tur
 from hermes.errors import JournalError, SessionBusy
 from hermes.host import Host
 from hermes.journal.connection import JournalConnection
+from hermes.journal.questions import Questions
 from hermes.journal.turns import NO_LIMITS, Submission, cancel_queued, open_submissions
 from hermes.scope import Interrupt
 
@@ -82,17 +83,21 @@ class LocalDispatcher:
     # -- the port -----------------------------------------------------------------------------------------------
 
     def submit(self, request: TurnRequest, *, listener: Listener = ignore_events) -> TurnTicket:
-        submission, is_new = self._execution.accept(request)
+        submission, is_new = self._execution.accept(request, self._waiting_of(request.principal))
         self._accepted(submission, listener)
         return TurnTicket(submission.turn_id, submission.session_id, is_new)
 
     def submit_with(self, request: TurnRequest, store: Callable[[JournalConnection], str | None]) -> TurnTicket | None:
-        accepted = self._execution.accept_with(request, store)
+        accepted = self._execution.accept_with(request, store, self._waiting_of(request.principal))
         if accepted is None:
             return None
         submission, is_new = accepted
         self._accepted(submission, ignore_events)
         return TurnTicket(submission.turn_id, submission.session_id, is_new)
+
+    def _waiting_of(self, principal: str) -> int:
+        with self._changed:
+            return self._queue.waiting_of(principal)
 
     def _accepted(self, submission: Submission, listener: Listener) -> None:
         with self._changed:
@@ -182,7 +187,10 @@ class LocalDispatcher:
         left = open_submissions(self._host.store)
         if self._platforms is not None:
             left = [submission for submission in left if submission.source in self._platforms]
-        suspended = {one.turn_id for one in left if one.state == "running" and self._execution.is_suspended(one)}
+        is_asked = bool(Questions(self._host.store).pending())  # else none of many turns need be looked at
+        suspended = {
+            one.turn_id for one in left if is_asked and one.state == "running" and self._execution.is_suspended(one)
+        }
         with self._changed:
             self._is_started = True
             # What had started continues before what waits behind it.

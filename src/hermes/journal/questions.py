@@ -102,7 +102,10 @@ _NAMES = QuestionRow.__struct_fields__
 _COLUMNS = ", ".join(_NAMES)
 _INSERT = f"INSERT INTO questions ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})"
 _SESSION_GRANT = "kind = 'approval' AND state = 'granted' AND answer = 'session'"
-_PENDING = "state = 'pending' AND turn_id IN (SELECT id FROM turns WHERE state = 'running')"
+#: With the very words of an index of ``turns``, or SQLite reads every turn there ever was.
+_PENDING = (
+    "state = 'pending' AND turn_id IN (SELECT id FROM turns WHERE state = 'running' AND state IN ('queued', 'running'))"
+)
 
 _OF_FAMILY = (
     "session_id IN (WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s JOIN family f ON "

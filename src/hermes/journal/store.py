@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 _CHANGES = (
     "SELECT count(*), coalesce(sum(head_seq), 0), coalesce(max(updated_at), 0), (SELECT count(*) FROM questions), "
-    "(SELECT count(*) FROM questions WHERE state = 'pending'), (SELECT count(*) FROM turns WHERE state = 'queued') "
-    "FROM sessions"
+    "(SELECT count(*) FROM questions WHERE state = 'pending'), "
+    "(SELECT count(*) FROM turns WHERE state = 'queued' AND state IN ('queued', 'running')) FROM sessions"
 )
 
 

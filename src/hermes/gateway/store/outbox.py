@@ -24,6 +24,9 @@ OutboxState = Literal["waiting", "sending", "sent", "failed", "unknown"]
 #: ``clarify`` and ``approval`` are questions, which an adapter may ask in its own way.
 OutgoingKind = Literal["text", "clarify", "approval"]
 
+#: Only with the very words of the index can SQLite use it: without them every message there ever was is read.
+_OPEN = "state IN ('waiting', 'sending')"
+_WAITING = f"state = 'waiting' AND {_OPEN}"
 _COLUMNS = (
     "number, key, platform, chat_id, content, thread_id, reply_to, kind, details, state, attempts, error, message_id, "
     "created_at, due_at"
@@ -75,10 +78,9 @@ class Outbox:
         marks = ", ".join("?" * len(platforms))
         # A chat gets its messages in order: one that waits for its next attempt holds back those behind it.
         query = (
-            f"SELECT {_COLUMNS} FROM gateway_outbox o WHERE state = 'waiting' AND platform IN ({marks}) "
-            "AND due_at <= ? "
+            f"SELECT {_COLUMNS} FROM gateway_outbox o WHERE {_WAITING} AND platform IN ({marks}) AND due_at <= ? "
             "AND NOT EXISTS (SELECT 1 FROM gateway_outbox e WHERE e.platform = o.platform AND e.chat_id = o.chat_id "
-            "AND e.number < o.number AND (e.state = 'sending' OR (e.state = 'waiting' AND e.due_at > ?))) "
+            f"AND e.number < o.number AND e.{_OPEN} AND (e.state = 'sending' OR e.due_at > ?)) "
             "ORDER BY number LIMIT ?"
         )
 
@@ -98,9 +100,7 @@ class Outbox:
     def has_waiting(self, platforms: Sequence[str]) -> bool:
         """Whether any message for these platforms is due."""
         marks = ", ".join("?" * len(platforms))
-        query = (
-            f"SELECT 1 FROM gateway_outbox WHERE state = 'waiting' AND platform IN ({marks}) AND due_at <= ? LIMIT 1"
-        )
+        query = f"SELECT 1 FROM gateway_outbox WHERE {_WAITING} AND platform IN ({marks}) AND due_at <= ? LIMIT 1"
         values = (*platforms, time.time())
         return self._store.read(lambda connection: connection.execute(query, values).fetchone()) is not None
 
@@ -118,7 +118,7 @@ class Outbox:
 
         def write(connection: JournalConnection) -> bool:
             connection.executemany(change, values)
-            waiting = "SELECT 1 FROM gateway_outbox WHERE state = 'waiting' AND due_at <= ? LIMIT 1"
+            waiting = f"SELECT 1 FROM gateway_outbox WHERE {_WAITING} AND due_at <= ? LIMIT 1"
             return connection.execute(waiting, (now,)).fetchone() is not None
 
         return self._store.write_soon(write)
@@ -127,7 +127,7 @@ class Outbox:
         """What a process that died was sending is unknown from now on; how many those are."""
         change = (
             "UPDATE gateway_outbox SET state = 'unknown', error = 'the process ended while it was sent; it may have "
-            "arrived' WHERE state = 'sending'"
+            f"arrived' WHERE state = 'sending' AND {_OPEN}"
         )
         return self._store.write(lambda connection: connection.execute(change).rowcount)
 
