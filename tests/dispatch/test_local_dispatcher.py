@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -374,18 +374,23 @@ class Later:
 
     surface = "test"
 
+    def __init__(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        #: Happens between the question and the suspension of its turn.
+        self._meanwhile = meanwhile
+
     def approve(self, request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
+        self._meanwhile()
         raise TurnSuspended(None)
 
     def answer(self, question: str, choices: Any, interrupt: Interrupt) -> str | None:
         raise TurnSuspended(None)
 
 
-def asking(host: Host) -> Any:
+def asking(host: Host, meanwhile: Callable[[], object] = lambda: None) -> Any:
     def enter(session: Session, _submission: Submission) -> AbstractContextManager[None]:
         @contextmanager
         def attached() -> Generator[None]:
-            host.responders.attach(session.id, Later())
+            host.responders.attach(session.id, Later(meanwhile))
             yield
             host.responders.detach(session.id)
 
@@ -437,6 +442,24 @@ def test_a_suspended_turn_can_be_cancelled(rig: Rig) -> None:
     assert ended(dispatcher, asks).endswith(("[interrupted]", "interrupted"))
     assert Questions(host.store).pending() == []
     assert ended(dispatcher, behind) == "Answer to behind"
+    assert (rig.cwd / "folder").exists()
+
+
+def test_a_turn_that_is_stopped_while_it_is_being_suspended_ends(rig: Rig) -> None:
+    """Whoever stops it waits for its end; its question would hold it until someone answers."""
+    host = rig.host()
+    stops: list[Any] = []
+    dispatcher = LocalDispatcher(host, entries=asking(host, lambda: stops.append(dispatcher.cancel(asks(), "stop"))))
+    (rig.cwd / "folder").mkdir()
+    submitted = dispatcher.submit(rig.request("run folder"))
+
+    def asks() -> str:
+        return submitted.turn_id
+
+    dispatcher.start()
+    assert ended(dispatcher, submitted.turn_id).endswith(("[interrupted]", "interrupted"))
+    assert stops == [True] and Questions(host.store).pending() == []
+    assert ended(dispatcher, dispatcher.submit(rig.request("next")).turn_id) == "Answer to next"
     assert (rig.cwd / "folder").exists()
 
 

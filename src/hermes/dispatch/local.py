@@ -252,7 +252,15 @@ class LocalDispatcher:
         except BaseException:  # a plugin may try to end the program
             # Taking it up again counts in the journal: a turn that always fails like this ends as a dead letter.
             log.exception("turn %s was cut off and is tried again", submission.turn_id)
+        if not self._settle(turn, now):
+            self._settle(turn, self._give_up(turn), is_last=True)
+
+    def _settle(self, turn: _LocalTurn, now: DispatchedTurn, *, is_last: bool = False) -> bool:
+        """Note where a turn stands. False when it asks something and was stopped: no one else would end it."""
+        submission = turn.submission
         with self._changed:
+            if now.state == "suspended" and turn.interrupt.cancelled and not self._is_released and not is_last:
+                return False
             self._queue.done(submission, is_held=now.state != "ended")
             if now.state == "ended":
                 self._end(submission.turn_id, now)
@@ -263,6 +271,16 @@ class LocalDispatcher:
                 self._postpone(turn)
             self._start_ready()
             self._changed.notify_all()
+        return True
+
+    def _give_up(self, turn: _LocalTurn) -> DispatchedTurn:
+        """Close a turn that asks something and was stopped meanwhile."""
+        try:
+            self._execution.abandon(turn.submission, turn.interrupt.reason)
+        except JournalError as error:
+            log.warning("turn %s is still open: %s", turn.submission.turn_id, error)
+            return DispatchedTurn("suspended")
+        return DispatchedTurn("ended", self._execution.result(turn.submission.turn_id))
 
     def _postpone(self, turn: _LocalTurn) -> None:
         """Try a turn again later; those of its session wait for it."""

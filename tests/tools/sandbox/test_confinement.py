@@ -135,6 +135,41 @@ def test_a_caller_sees_its_folder_and_nothing_else_of_the_home(make_rig: MakeRig
     assert (other / "mine.txt").read_text() == "of alice"
 
 
+def test_a_caller_sees_the_programs_of_the_owner_and_none_of_the_files(
+    make_rig: MakeRig, backend: SandboxBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = make_rig(backend, principal="bob", workspace=".hermes/principals/bob/workspace")
+    places = {"notes.txt": "diary", "papers/tax.txt": "taxes", ".bash_history": "typed", "lab/data.txt": "measured"}
+    for name, text in places.items():
+        (rig.home / name).parent.mkdir(exist_ok=True)
+        (rig.home / name).write_text(text)
+    tools = (rig.home / "bin", rig.home / ".tool" / "shims", rig.home / "lab" / ".venv" / "bin")
+    for number, folder in enumerate(tools):
+        folder.mkdir(parents=True)
+        (folder / f"tool{number}").write_text("#!/bin/sh\necho ran\n")
+        (folder / f"tool{number}").chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join((*map(str, tools), os.environ["PATH"])))
+    for name, text in places.items():
+        assert text not in rig.run(f"cat {rig.home / name}; cat ~/{name}")["output"]
+    assert rig.works("tool0 && tool1 && tool2").split() == ["ran"] * 3
+    assert rig.works("git init -q . && git commit -q --allow-empty -m x && git log --format=%an") == "Me"
+    assert (rig.home / "notes.txt").read_text() == "diary"
+
+
+def test_a_folder_that_the_owner_gave_a_caller_is_there_and_what_lies_beside_it_is_not(
+    make_rig: MakeRig, backend: SandboxBackend
+) -> None:
+    rig = make_rig(backend, principal="bob", workspace="project")
+    (rig.home / "notes.txt").write_text("diary")
+    assert rig.works("echo x > mine.txt && cat mine.txt") == "x"
+    assert "diary" not in rig.run("cat ../notes.txt")["output"]
+    own = make_rig(backend, workspace="project")  # work of the owner that no person attends
+    assert own.works("cat ../notes.txt") == "diary"
+    whole = make_rig(backend, principal="bob", workspace=".")
+    assert whole.works("cat notes.txt") == "diary"
+    assert "hidden-value" not in whole.run("cat .hermes/.env")["output"]
+
+
 def test_principals_have_temporary_folders_of_their_own(make_rig: MakeRig, bubblewrap: SandboxBackend) -> None:
     rig = make_rig(bubblewrap)
     rig.works("echo secret > /tmp/notes")

@@ -47,6 +47,8 @@ class LiveRun:
         self.turn_id = ""
         self.result: TurnResult | None = None
         self.status: RunStatus = "queued"
+        #: Why it is to stop; empty while it is not.
+        self.stop_reason = ""
         self.log: list[RunEvent] = []
         #: Clients that wait for it.
         self.followers = 0

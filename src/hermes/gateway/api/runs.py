@@ -275,6 +275,10 @@ class ApiRuns:
 
     async def _asked(self, live: LiveRun) -> None:
         asked = await self.on_worker(partial(self.suspended.add, live.turn_id, live.row.session_id))
+        if live.stop_reason:  # it came while the turn was being suspended
+            await self.stop(live, live.stop_reason)
+            await self.on_worker(partial(self._watch, live))
+            return
         if not asked:  # the answer was faster than the turn
             await self._resume([live.turn_id])
             return
@@ -343,6 +347,7 @@ class ApiRuns:
 
     async def stop(self, live: LiveRun, reason: str) -> bool:
         """Stop a run. False when it had ended."""
+        live.stop_reason = reason
         self.suspended.forget(live.turn_id)
         stopped = await self.on_worker(partial(self.dispatcher.cancel, live.turn_id, reason))
         if stopped and live.status == "waiting":  # no one else reports the end of a suspended turn

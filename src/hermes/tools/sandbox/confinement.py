@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 #: Stands for the files that are shown, in the key of the sandbox of scripts.
 _SCRIPTS = ("execute_code",)
+#: The same for programs of the owner that work of a caller runs.
+_OF_OWNER = "of the owner"
 
 
 class SandboxUnavailable(ValueError):
@@ -127,7 +129,7 @@ class Confinements:
         """
         self._hide_memory()
         built = child_environment(os.environ, self.redactor, self._settings.env_passthrough)
-        sandbox = None if files is None else self._sandbox(scope, workspace, tuple(files))
+        sandbox = None if files is None else self._sandbox(scope, workspace, tuple(files), is_of_owner=True)
         return Confinement(built.variables, built.withheld, sandbox)
 
     def keep(self, change: UndoneChange) -> str:
@@ -206,7 +208,13 @@ class Confinements:
         return self._is_attended and not scope.principal and self.mode(scope) is not None
 
     def _sandbox(
-        self, scope: Scope, workspace: Path, shown: tuple[str, ...] = (), *, only_reads: bool = False
+        self,
+        scope: Scope,
+        workspace: Path,
+        shown: tuple[str, ...] = (),
+        *,
+        only_reads: bool = False,
+        is_of_owner: bool = False,
     ) -> Sandbox | None:
         mode = "read-only" if only_reads and self._settings.sandbox != "off" else self.mode(scope)
         if mode is None:
@@ -220,10 +228,11 @@ class Confinements:
                 f"terminal.sandbox is {mode}, and this machine has no sandbox: {self.probe().summary}. "
                 f"Without one: hermes config set terminal.sandbox off"
             )
-        key = (mode, scope.principal, str(workspace), shown)
+        key = (mode, scope.principal, str(workspace), (*shown, _OF_OWNER) if is_of_owner else shown)
         with self._lock:
             if key not in self._sandboxes:
-                self._sandboxes[key] = self._make(backend, mode, scope, str(workspace), shown)
+                made = self._make(backend, mode, scope, str(workspace), shown, is_of_owner=is_of_owner)
+                self._sandboxes[key] = made
             return self._sandboxes[key]
 
     def _make(
@@ -235,21 +244,30 @@ class Confinements:
         shown: tuple[str, ...],
         *,
         is_script: bool = False,
+        is_of_owner: bool = False,
     ) -> Sandbox:
-        from hermes.tools.sandbox.profile import make_profile
+        from hermes.tools.sandbox.profile import is_inside, make_profile, programs_in
         from hermes.tools.sandbox.sandbox import Sandbox
 
         settings = self._settings
         agent = os.environ.get("SSH_AUTH_SOCK", "") if "SSH_AUTH_SOCK" in settings.env_passthrough else ""
         proxy = None if is_script else self._proxy_for(backend)
         has_network = settings.network == "on" or (settings.network == "auto" and not scope.principal)
+        home = os.path.expanduser("~")
+        secrets = [str(self._hermes_home)] if self._hermes_home else []
+        seen = [*shown, *([agent] if agent and not scope.principal else [])]
+        if scope.principal and not is_of_owner and not is_inside(os.path.realpath(home), os.path.realpath(workspace)):
+            # The files of the owner are no business of a caller; the programs among them are.
+            secrets.append(home)
+            programs = programs_in(os.path.realpath(home), os.environ.get("PATH", ""))
+            seen += [path for path in programs if not any(is_inside(os.path.realpath(one), path) for one in secrets)]
         profile = make_profile(
             mode,
             workspace,
-            home=os.path.expanduser("~"),
-            secrets=[str(self._hermes_home)] if self._hermes_home else [],
+            home=home,
+            secrets=secrets,
             writable=[os.path.expanduser(path) for path in settings.sandbox_write],
-            shown=[*shown, *([agent] if agent and not scope.principal else [])],
+            shown=seen,
             network=has_network and not is_script,
         )
         folder = self._private_folder(scope.principal)

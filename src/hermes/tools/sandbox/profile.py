@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -100,6 +101,31 @@ def make_profile(
         shown=tuple(os.path.realpath(path) for path in shown),
         network=network,
     )
+
+
+#: Folders of a home folder that hold more than programs.
+_MIXED = (".local", ".config", ".cache")
+_OF_USERS = (".local/bin", ".local/lib", ".local/share/uv", ".local/share/pipx", ".local/share/pnpm")
+#: Git needs the name and address of who commits.
+_OF_GIT = (".gitconfig", ".config/git")
+
+
+def programs_in(home: str, search_path: str) -> list[str]:
+    """The parts of a home folder that programs live in: what the search path names, and where Hermes itself is."""
+    found = [os.path.join(home, name) for name in _OF_GIT]
+    for folder in (*search_path.split(os.pathsep), sys.prefix, sys.base_prefix):
+        for path in dict.fromkeys((os.path.abspath(folder), os.path.realpath(folder))) if folder else ():
+            if path == home or not is_inside(path, home):
+                continue
+            first = path[len(home) :].strip("/").partition("/")[0]
+            if first in _MIXED:
+                found += [path, *(os.path.join(home, name) for name in _OF_USERS)]
+            else:
+                # ~/.pyenv/shims needs all of ~/.pyenv; ~/bin and ~/project/.venv/bin only their own folder.
+                inner = os.path.dirname(path) if os.path.basename(path) == "bin" else path
+                whole = os.path.join(home, first)
+                found.append(whole if first.startswith(".") else path if inner == home else inner)
+    return list(dict.fromkeys(path for path in found if os.path.exists(path)))
 
 
 def is_inside(path: str, folder: str) -> bool:
