@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -60,6 +61,7 @@ class ForkedHermes:
         """
         self._arguments = arguments
         self.returncode: int | None = None
+        self._reading = threading.Lock()
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.connect(_address())
         request = {"argv": arguments, "cwd": str(cwd), "env": dict(env), "takes_terminal": takes_terminal}
@@ -74,12 +76,15 @@ class ForkedHermes:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end: the exit code. ``TimeoutExpired`` when it takes longer."""
-        if self.returncode is None:
-            if timeout is not None and not select.select([self._connection], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired(self._arguments, timeout)
-            self.returncode = self._number()
-            self._connection.close()
+        """Wait for its end: the exit code. ``TimeoutExpired`` when it takes longer. Several threads may wait."""
+        if self.returncode is None and timeout is not None:
+            with contextlib.suppress(ValueError):  # another thread has read the code by now
+                if not select.select([self._connection], [], [], timeout)[0]:
+                    raise subprocess.TimeoutExpired(self._arguments, timeout)
+        with self._reading:
+            if self.returncode is None:
+                self.returncode = self._number()
+                self._connection.close()
         return self.returncode
 
     def send_signal(self, number: int) -> None:

@@ -27,6 +27,7 @@ UTF8 = {"LC_ALL": "C.UTF-8"}
 
 
 T = TypeVar("T")
+TerminalProcess = ForkedHermes | subprocess.Popen[bytes]
 
 
 class ReplTerminal:
@@ -153,9 +154,38 @@ class ReplTerminal:
         fcntl.ioctl(self._main_end, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
-def _start(
-    arguments: tuple[str, ...], home: Path, cwd: Path, env: Mapping[str, str], terminal: int
-) -> ForkedHermes | subprocess.Popen[bytes]:
+def run_on_terminal(
+    home: Path,
+    cwd: Path,
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    after: str = "",
+    act: Callable[[TerminalProcess, int], object] | None = None,
+) -> tuple[str, int]:
+    """Run ``hermes`` on a pseudo-terminal to its end: what it printed, and the exit code.
+
+    Once ``after`` has been printed, ``act`` gets the process and the end of the terminal to type at.
+    """
+    main_end, terminal = pty.openpty()
+    process = _start(arguments, home, cwd, env or {}, terminal)
+    os.close(terminal)
+    output = b""
+    while True:
+        try:
+            piece = os.read(main_end, 4_096)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        output += piece
+        if act is not None and after.encode() in output:
+            act(process, main_end)
+            act = None
+    os.close(main_end)
+    return output.decode().replace("\r\n", "\n"), process.wait(HANG)
+
+
+def _start(arguments: tuple[str, ...], home: Path, cwd: Path, env: Mapping[str, str], terminal: int) -> TerminalProcess:
     everything = hermes_environment(home, env)
     if can_fork(env):
         return ForkedHermes(arguments, cwd, everything, (terminal, terminal, terminal), takes_terminal=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pty
 import signal
 import subprocess
 import threading
@@ -19,6 +18,7 @@ from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import hermes_command, hermes_environment, run_hermes, write_config
+from support.repl_terminal import TerminalProcess, run_on_terminal
 from support.waiting import outer_pid
 
 
@@ -218,31 +218,17 @@ def test_spec_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 def on_a_terminal(home: Path, cwd: Path, *arguments: str, answer: str) -> tuple[str, int]:
     """Run ``hermes`` on a pseudo-terminal and answer the question about a hook command, or interrupt it."""
-    master, slave = pty.openpty()
-    with subprocess.Popen(
-        hermes_command(*arguments), cwd=cwd, env=hermes_environment(home), stdin=slave, stdout=slave, stderr=slave
-    ) as process:
-        os.close(slave)
-        output, asked = b"", False
-        while True:
-            try:
-                piece = os.read(master, 4096)
-            except OSError:  # the other end is closed
-                break
-            if not piece:
-                break
-            output += piece
-            if b"[N]o: " in output and not asked:
-                asked = True
-                if answer:
-                    os.write(master, answer.encode())
-                else:
-                    threading.Thread(target=_interrupt, args=(process,), daemon=True).start()
-        os.close(master)
-    return output.decode().replace("\r\n", "\n"), process.returncode
+
+    def act(process: TerminalProcess, terminal: int) -> None:
+        if answer:
+            os.write(terminal, answer.encode())
+        else:
+            threading.Thread(target=_interrupt, args=(process,), daemon=True).start()
+
+    return run_on_terminal(home, cwd, *arguments, after="[N]o: ", act=act)
 
 
-def _interrupt(process: subprocess.Popen[bytes]) -> None:
+def _interrupt(process: TerminalProcess) -> None:
     """Press Ctrl-C as a person does: once more when nothing happens, as when it came in just before the read began."""
     while process.poll() is None:
         process.send_signal(signal.SIGINT)

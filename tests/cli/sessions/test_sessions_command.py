@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from hermes.journal.steps import ModelCallRow, TurnJournal
 from hermes.journal.turns import begin_turn
 from support import hermes_command, hermes_environment, run_hermes
 from support.growth import assert_grows_with_the_length
+from support.repl_terminal import run_on_terminal
 
 PARIS = "20250301_141200_aaa111"
 LIMA = "20250302_091500_bbb222"
@@ -455,26 +455,11 @@ def test_deleting_asks_on_a_terminal(home: Path, workdir: Path, two_talks: World
 
 def on_a_terminal(home: Path, cwd: Path, *arguments: str, answer: str = "", after: str = "") -> tuple[str, int]:
     """Run ``hermes`` on a pseudo-terminal, typing ``answer`` once ``after`` has been printed."""
-    master, slave = pty.openpty()
-    environment = {**hermes_environment(home), "COLUMNS": "100"}
-    with subprocess.Popen(
-        hermes_command(*arguments), cwd=cwd, env=environment, stdin=slave, stdout=slave, stderr=slave
-    ) as process:
-        os.close(slave)
-        output = b""
-        while True:
-            try:
-                piece = os.read(master, 4096)
-            except OSError:  # the other end is closed
-                break
-            if not piece:
-                break
-            output += piece
-            if after and after.encode() in output:
-                os.write(master, answer.encode())
-                after = ""
-        os.close(master)
-    return output.decode().replace("\r\n", "\n"), process.returncode
+
+    def act(_process: object, terminal: int) -> None:
+        os.write(terminal, answer.encode())
+
+    return run_on_terminal(home, cwd, *arguments, env={"COLUMNS": "100"}, after=after, act=act if after else None)
 
 
 def test_a_session_is_renamed(capsys: pytest.CaptureFixture[str], two_talks: World) -> None:
