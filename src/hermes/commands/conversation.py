@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from hermes.agent.session import Session
 from hermes.commands.surface import Surface, TerminalScreen
-from hermes.contract.commands import SlashCommand
 from hermes.contract.events import SessionReset
 from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.journal.leases import release_lease
+
+if TYPE_CHECKING:
+    from hermes.contract.commands import SlashCommand
 
 
 class Conversation:

@@ -33,14 +33,15 @@ _PLACEHOLDERS = frozenset(
     {"not-needed", "not_needed", "not-required", "no-key-required", "no-api-key", "dummy-key", "placeholder"}
     | {"your-api-key", "your_api_key", "changeme"}
 )
+# These are compiled when they are first used, and kept by ``re``: most starts need none of them.
 #: A line of a configuration that may not parse as a whole.
-_PAIR = re.compile(r"""^[\s\-]*["']?([\w.-]+)["']?\s*[:=]\s*(.+)$""", re.MULTILINE)
-_REFERENCE = re.compile(r"\$\{?\w+\}?")
-_NUMBER = re.compile(r"[\d.,:+eETZ_-]+")
-_PATH = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\][\w./\\ ~@:+-]*")
-_PART = re.compile(r"[a-z]{1,20}|[A-Z]{1,20}|[A-Z][a-z]{1,19}|\d{1,8}|\w{1,3}")
-_SEPARATORS = re.compile(r"[-_. ,;:/@=]+")
-_LONG_TOKEN = re.compile(r"(?=[^/\\]*\d)(?=[^/\\]*[a-z])(?=[^/\\]*[A-Z])[^/\\]{20,}")
+_PAIR = r"""^[\s\-]*["']?([\w.-]+)["']?\s*[:=]\s*(.+)$"""
+_REFERENCE = r"\$\{?\w+\}?"
+_NUMBER = r"[\d.,:+eETZ_-]+"
+_PATH = r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\][\w./\\ ~@:+-]*"
+_PART = r"[a-z]{1,20}|[A-Z]{1,20}|[A-Z][a-z]{1,19}|\d{1,8}|\w{1,3}"
+_SEPARATORS = r"[-_. ,;:/@=]+"
+_LONG_TOKEN = r"(?=[^/\\]*\d)(?=[^/\\]*[a-z])(?=[^/\\]*[A-Z])[^/\\]{20,}"
 #: No file of credentials is larger.
 _MAX_AUTH_BYTES = 4_000_000
 
@@ -92,7 +93,7 @@ def _written_secrets(home: Path) -> Iterator[tuple[str, str]]:
             text = path.read_bytes()[:1_000_000].decode("utf-8", "replace")
         except OSError:
             continue
-        for name, value in _PAIR.findall(text):
+        for name, value in re.findall(_PAIR, text, re.MULTILINE):
             value = value.strip().strip("'\"*&")
             if is_secret_key(name) and "${" not in value:
                 yield name, value
@@ -107,18 +108,18 @@ def is_unnamed_secret(value: str) -> bool:
 
 def is_plain(value: str) -> bool:
     """Whether a value is ordinary text: words, a number, a path, a URL without userinfo, a reference."""
-    if _is_place(value) or _NUMBER.fullmatch(value):
+    if _is_place(value) or re.fullmatch(_NUMBER, value):
         return True
-    return "://" not in value and all(_PART.fullmatch(part) for part in _SEPARATORS.split(value) if part)
+    return "://" not in value and all(re.fullmatch(_PART, part) for part in re.split(_SEPARATORS, value) if part)
 
 
 def _is_place(value: str) -> bool:
     """Whether a value says where something is: a path, a URL without userinfo, the name of a variable."""
     if "://" in value:
         return not any(_secrets_of_address(value))
-    if _PATH.fullmatch(value):
-        return not any(_LONG_TOKEN.fullmatch(part) for part in re.split(r"[/\\]", value))
-    return _REFERENCE.fullmatch(value) is not None
+    if re.fullmatch(_PATH, value):
+        return not any(re.fullmatch(_LONG_TOKEN, part) for part in re.split(r"[/\\]", value))
+    return re.fullmatch(_REFERENCE, value) is not None
 
 
 class _Found:

@@ -182,7 +182,7 @@ def test_the_prompt_imports_only_what_draws_it() -> None:
     later = (
         *("rich", "markdown_it", "pygments", "httpx2", "yaml", "hermes.agent.turn", "hermes.models.wires.chat"),
         *("hermes.cli.repl.turn_view", "hermes.cli.repl.markdown", "hermes.cli.repl.prompt.completion"),
-        *("hermes.sanitize.assignments", "hermes.sanitize.known", "hermes.agent.tool_call"),
+        *("hermes.sanitize.assignments", "hermes.sanitize.known", "hermes.agent.tool_call", "hermes.commands.dispatch"),
     )
     code = (
         "import sys, hermes.cli.chat.command, hermes.cli.repl.app, hermes.cli.repl.prompt.screen\n"

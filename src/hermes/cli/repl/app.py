@@ -10,8 +10,6 @@ from hermes.agent.session import Session
 from hermes.cli.failures import NO_MESSAGE
 from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.terminal import can_draw, one_line, plain, print_note, shows_unicode, terminal_width, word_wrapped
-from hermes.commands.dispatch import run_command
-from hermes.commands.settings import mode_notice
 from hermes.commands.text import plural
 from hermes.errors import HermesError
 from hermes.host import Host
@@ -72,6 +70,9 @@ def _greet(dialogue: Dialogue, notices: Sequence[str]) -> None:
     _warn([*notices, *([] if instructions is None else instructions.notices)])
     dialogue.mention_waiting()
     if session.messages():
+        from hermes.commands.dispatch import run_command
+        from hermes.commands.settings import mode_notice
+
         if dialogue.host.approvals.modes.chosen(session.id):
             print(mode_notice(dialogue.host.approvals, session), file=sys.stderr)
         print(plain(run_command(dialogue.conversation, "/history 2").text), file=sys.stderr)

@@ -20,12 +20,9 @@ from hermes.cli.repl.status_line import StatusFacts, session_facts, shown_mode
 from hermes.cli.repl.turn_queue import QueuedTurn, TurnQueue
 from hermes.cli.terminal import one_line
 from hermes.commands.conversation import Conversation
-from hermes.commands.dispatch import is_command, run_command
 from hermes.commands.sessions import title_of
-from hermes.commands.settings import mode_notice
 from hermes.commands.surface import TerminalScreen, UserMessage
 from hermes.commands.text import plural
-from hermes.commands.turns import BY_COMMAND
 from hermes.config import load_env_file
 from hermes.contract.events import ReasoningDelta, ToolEnded, TurnEvent, TurnStarted
 from hermes.errors import HermesError
@@ -283,6 +280,8 @@ class Dialogue:
 
     def step_mode(self) -> None:
         """Change to the next permission mode."""
+        from hermes.commands.settings import mode_notice
+
         session = self.conversation.session
         self.host.approvals.modes.step(session.id)
         self.facts = replace(self.facts, mode=shown_mode(self.host, session))
@@ -311,7 +310,7 @@ class Dialogue:
                 self._changed()
 
     def _handle(self, text: str, interrupt: Interrupt) -> None:
-        if is_command(self.host, text):
+        if self._is_command(text):
             self._run_command(text)
             return
         if self._is_for_shell(text):
@@ -326,7 +325,14 @@ class Dialogue:
                 f"Queued ({plural(self.queued, 'message')} waiting). Use /steer to reach the running turn."
             )
 
+    def _is_command(self, text: str) -> bool:
+        from hermes.commands.dispatch import is_command  # not needed until something is typed
+
+        return is_command(self.host, text)
+
     def _run_command(self, line: str) -> None:
+        from hermes.commands.dispatch import run_command
+
         before = self.conversation.session
         self._command = Interrupt()
         try:
@@ -343,7 +349,7 @@ class Dialogue:
 
     def _is_for_us(self, text: str) -> bool:
         """Whether a line is a command, or one for the shell."""
-        return is_command(self.host, text) or self._is_for_shell(text)
+        return self._is_command(text) or self._is_for_shell(text)
 
     def _is_for_shell(self, text: str) -> bool:
         """Whether a line is a command for the shell. A pipe has none."""
@@ -410,6 +416,8 @@ class Dialogue:
             session.abandon_open_turn("the user did not continue it")
 
     def _was_stopped_by_user(self) -> bool:
+        from hermes.commands.turns import BY_COMMAND
+
         turn = self.host.sessions.last_turn(self.conversation.session.id)
         return turn is not None and turn["error"] in (BY_KEY, BY_COMMAND)
 
