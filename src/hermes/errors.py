@@ -134,7 +134,28 @@ class ProviderError(HermesError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?``, to be put behind a sentence about an unknown name; empty when none is like it."""
+    close = nearest(name, known)
+    return f"; did you mean {close!r}?" if close else ""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant; empty when none is near. Two swapped letters are one mistake."""
     from difflib import get_close_matches  # only a mistake needs it
 
-    close = get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    close = get_close_matches(name, list(known), n=5)
+    best = min(close, key=lambda one: (_edits(name, one), abs(len(one) - len(name))), default="")
+    return best if 2 * _edits(name, best) <= max(len(name), len(best)) else ""
+
+
+def _edits(one: str, other: str) -> int:
+    """Letters to add, leave out, replace or swap with their neighbour to make one name of the other."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        older, before, row = before, row, [i]
+        for j, wanted in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+                cost = min(cost, older[j - 2] + 1)
+            row.append(cost)
+    return row[-1]

@@ -157,7 +157,10 @@ def test_help_for_one_command(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("sesions", "did you mean 'sessions'?"),
         ("confg", "did you mean 'config'?"),
-        ("zzz", "commands are chat, sessions, "),
+        ("zzz", "; 'hermes help' lists the commands. As a message: hermes -- zzz\n"),
+        ("verison", "did you mean 'version'?"),
+        ("hello", "did you mean 'help'? As a message: hermes -- hello\n"),
+        ("modle", "did you mean 'model'?"),
         ("tools", "/tools is a command of the prompt, which 'hermes' alone opens."),
         ("\x1b[31mlog", "did you mean 'logs'?"),
     ],

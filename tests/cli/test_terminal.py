@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import struct
 import sys
 import termios
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes.cli.main import main
 from hermes.cli.terminal import (
     cells,
+    column_wrapped,
     fitted,
     one_line,
     plain,
+    print_data,
     print_error,
     short_duration,
     shows_unicode,
     terminal_width,
     word_wrapped,
+    wrapped_output,
 )
+from hermes.testing import ScriptedProvider, text
+from support import write_config
+from support.configured import configured_host
 
 
 @pytest.mark.parametrize(
@@ -106,9 +116,74 @@ def test_an_error_is_wrapped_at_words_on_a_terminal_and_one_line_elsewhere(
 
 
 @given(st.text(alphabet=" a\u4e2d\u0301\n", max_size=30), st.integers(0, 6))
-def test_wrapping_ends_at_every_width_and_loses_no_word(text: str, width: int) -> None:
-    rows = word_wrapped(text, width)
+@pytest.mark.parametrize("wrap", [word_wrapped, column_wrapped])
+def test_wrapping_ends_at_every_width_and_loses_no_word(
+    wrap: Callable[[str, int], list[str]], text: str, width: int
+) -> None:
+    rows = wrap(text, width)
     assert "".join("".join(rows).split()) == "".join(text.split())
+
+
+def test_a_row_that_continues_a_line_begins_below_its_last_column() -> None:
+    assert column_wrapped("* ask      edits in this folder run", 24) == [
+        "* ask      edits in this",
+        "           folder run",
+    ]
+    assert column_wrapped("  a sentence without columns", 16) == ["  a sentence", "  without", "  columns"]
+    assert column_wrapped("journal   /a/path/that/is/long", 20) == ["journal   /a/path/th", "          at/is/long"]
+
+
+def test_lines_of_commands_are_wrapped_at_words_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setenv("COLUMNS", "20")
+    with wrapped_output():
+        print("Nothing was written to the file.")
+        print("\x1b[31ma line that brings its own colours\x1b[0m")
+        print("Delete this session for good? [y/N] ", end="", flush=True)
+        print("yes")
+        print_data("data that is copied from here stays as it is")
+        print("no end of line", end="")
+    assert sys.stdout is stream
+    assert stream.getvalue().split("\n") == [
+        "Nothing was written",
+        "to the file.",
+        "\x1b[31ma line that brings its own colours\x1b[0m",
+        "Delete this session for good? [y/N] yes",
+        "data that is copied from here stays as it is",
+        "no end of line",
+    ]
+
+
+def test_no_command_breaks_words_at_40_columns(
+    home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(home))
+    with ScriptedProvider([text("Done.")]) as provider:
+        write_config(home, provider.base_url)
+        with configured_host(home, workdir, provider) as host:
+            host.new_session().run("A title with several words in it, which is rather long")
+        for line in ("--help", "sessions", "usage", "plugins", "model list", "auth list", "memory", "trust", "cron"):
+            arguments = list[str](line.split())
+            assert main(arguments) == 0
+            wide = _words(capsys.readouterr().out)
+            with monkeypatch.context() as narrow_terminal:
+                narrow_terminal.setenv("COLUMNS", "40")
+                narrow_terminal.setattr("hermes.cli.terminal._are_terminals", _is_terminal)
+                assert main(arguments) == 0
+            narrow = capsys.readouterr().out
+            assert all(cells(row) <= 40 for row in narrow.splitlines()), line
+            assert {word for word in _words(narrow) if len(word) < 20} <= wide, "only what fits no line is broken"
+
+
+def _is_terminal(*_: str) -> bool:
+    return True
+
+
+def _words(shown: str) -> set[str]:
+    """The words without the marks at their ends; what was cut off on purpose is left out."""
+    return {word.strip(":,.").lower() for word in shown.split() if not word.endswith("…")}
 
 
 def test_a_terminal_without_a_width_gets_the_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -273,7 +273,7 @@ def test_messages_say_what_happened_and_what_to_do() -> None:
     assert "model 'gpt-x' was not found" in str(missing)
     assert str(missing).endswith("check the name of the model and the base_url of demo")
     bare = error_from_response(Endpoint("http://h/", "gpt-x", "demo"), 404, {}, body(code="model_not_found"))
-    assert str(bare).endswith("and the base_url of demo, which usually ends in /v1")
+    assert str(bare).endswith("and the base_url of demo, which usually ends in /v1: try http://h/v1")
 
 
 def test_words_in_free_text_decide_nothing() -> None:

@@ -5,12 +5,30 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hermes.cli.terminal import print_error, terminal_width
 
 _HIGHEST_PORT = 65_535
 _UNITS = {"h": 3_600, "d": 86_400, "w": 604_800}
+
+#: Words that people try -> names that commands have for it.
+_OTHER_WORDS = {
+    word: names
+    for words, names in (
+        (("install", "new", "create"), ("add", "new", "install")),
+        (("uninstall", "delete", "remove", "rm"), ("remove", "delete", "revoke", "logout")),
+        (("ls",), ("list",)),
+        (("get", "view", "info"), ("show", "info", "status")),
+        (("start", "launch"), ("run", "serve")),
+    )
+    for word in words
+}
+
+if TYPE_CHECKING:
+    _SubParsersAction = argparse._SubParsersAction[argparse.ArgumentParser]  # pyright: ignore[reportPrivateUsage]
+else:
+    _SubParsersAction = argparse._SubParsersAction
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -34,8 +52,15 @@ class CommandParser(argparse.ArgumentParser):
             self.error(f"unexpected argument: {' '.join(unknown)}")
         return found, unknown
 
+    def add_subparsers(self, **options: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Actions whose help is a sentence: the line of the list, unless something else is given."""
+        return super().add_subparsers(action=_Actions, **options)
+
     def error(self, message: str) -> NoReturn:
         """Print the error and where the help is, without the whole usage, and exit with 2."""
+        if message.endswith(" required: ACTION"):
+            actions = next(action for action in self._actions if isinstance(action, _Actions))
+            message = f"an action is missing; allowed: {', '.join(actions.choices)}"
         end = "" if message.endswith("?") else "."
         print_error(f"{message}{end} '{self.prog} --help' shows what is allowed.")
         self.exit(2)
@@ -49,15 +74,27 @@ class CommandParser(argparse.ArgumentParser):
         choices = None if action.choices is None else [str(choice) for choice in action.choices]
         if choices is not None and value not in action.choices:  # pyright: ignore[reportOperatorIssue]
             hint = _suggestion(str(value), choices) or f"; allowed: {', '.join(choices)}"
-            name = str(action.metavar or action.dest).lower()
-            raise argparse.ArgumentError(None, f"unknown {name} {value!r}{hint}")
+            noun = str(action.metavar or action.dest).lower()
+            what = f"{action.option_strings[-1]}: unknown value" if action.option_strings else f"unknown {noun}"
+            raise argparse.ArgumentError(None, f"{what} {value!r}{hint}")
+
+
+class _Actions(_SubParsersAction):
+    def add_parser(self, name: str, **options: Any) -> argparse.ArgumentParser:
+        text = str(options.get("description") or options.get("help") or "")
+        if text:
+            options["description"] = f"{text[0].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+        return super().add_parser(name, **options)
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
+    from hermes.errors import nearest
 
-    close = get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    names = list(known)
+    close = nearest(word, [*names, *_OTHER_WORDS])
+    if close not in names:
+        close = next((name for name in names if name in _OTHER_WORDS.get(close, ())), "")
+    return f"; did you mean {close!r}?" if close else ""
 
 
 def positive_number(text: str) -> int:

@@ -135,7 +135,7 @@ def _prepare_output() -> None:
 
 def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in ("--help", "-h"):
-        return _print_help()
+        return _run_help([])
     # A command is one word, so a text with a blank is a message.
     if not arguments or arguments[0].startswith("-") or " " in arguments[0].strip():
         return _run_command(DEFAULT_COMMAND, arguments)
@@ -149,7 +149,13 @@ def _run(arguments: list[str]) -> int:
 
 def _run_command(name: str, arguments: list[str]) -> int:
     module, parser = _load(name)
-    return module.run(parser.parse_args(arguments))
+    args = parser.parse_args(arguments)
+    if name == DEFAULT_COMMAND:  # draws for itself
+        return module.run(args)
+    from hermes.cli.terminal import wrapped_output
+
+    with wrapped_output():
+        return module.run(args)
 
 
 def _load(name: str) -> tuple[ModuleType, argparse.ArgumentParser]:
@@ -166,7 +172,10 @@ def _load(name: str) -> tuple[ModuleType, argparse.ArgumentParser]:
 
 def _run_help(names: list[str]) -> int:
     if not names or names[0].startswith("-"):
-        return _print_help()
+        from hermes.cli.terminal import wrapped_output
+
+        with wrapped_output():
+            return _print_help()
     if names[0] not in COMMANDS:
         return _run_plugin_command(names[0], [*names[1:], "--help"])
     return _run_command(names[0], [*names[1:], "--help"])
@@ -193,19 +202,19 @@ def _print_help() -> int:
 
 
 def _unknown_command(name: str, added: list[str]) -> int:
-    from difflib import get_close_matches
-
     from hermes.cli.terminal import plain, print_error
     from hermes.contract.commands import COMMAND_NAMES
+    from hermes.errors import nearest
 
-    close = get_close_matches(name, [*COMMANDS, "help", *added], n=1, cutoff=0.5)
+    name = plain(name)
+    close = nearest(name, [*COMMANDS, "help", "version", *added])
     if name in COMMAND_NAMES:
         hint = f"/{name} is a command of the prompt, which 'hermes' alone opens."
     elif close:
-        hint = f"did you mean {plain(close[0])!r}?"
+        hint = f"did you mean {plain(close)!r}? As a message: hermes -- {name}"
     else:
-        hint = f"commands are {plain(', '.join([*COMMANDS, *added]))}."
-    print_error(f"unknown command {plain(name)!r}; {hint}")
+        hint = f"'hermes help' lists the commands. As a message: hermes -- {name}"
+    print_error(f"unknown command {name!r}; {hint}")
     return 2
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import BinaryIO, TextIO
 
     from hermes.contract.events import ModelSwitched
 
@@ -63,14 +65,32 @@ def word_wrapped(text: str, width: int) -> list[str]:
     return rows
 
 
-def _wrapped_line(line: str, width: int) -> list[str]:
+def column_wrapped(text: str, width: int) -> list[str]:
+    """Like ``word_wrapped``, for lines with columns: a row that continues a line begins below its last column."""
+    rows: list[str] = []
+    for line in text.expandtabs(4).split("\n") if text else ():
+        rows += [line] if cells(line) <= width else _wrapped_line(line, width, _last_column(line, width))
+    return rows
+
+
+def _last_column(line: str, width: int) -> int:
+    """Where the last column begins, of those that leave room; columns are apart by two blanks or more."""
+    starts = (found.end() for found in re.finditer(r"(?:(?<=\S)  |^ ) *(?=\S)", line))
+    return max((start for start in starts if start <= width // 2), default=0)
+
+
+def _wrapped_line(line: str, width: int, hanging: int = 0) -> list[str]:
     indent = line[: len(line) - len(line.lstrip(" "))]
     if len(indent) > width // 2:
         indent = ""
     rows: list[str] = []
     row, is_empty = indent, True
-    for word in re.findall(r" *[^ ]+", line[len(indent) :]):
-        if not is_empty and cells(row + word) > width:
+    words = re.findall(r" *[^ ]+", line[len(indent) :])
+    indent = " " * hanging or indent
+    for word in words:
+        # A word that no row below a column can hold is broken where it stands.
+        is_too_long = hanging and cells(indent + word.lstrip(" ")) > width
+        if not is_empty and cells(row + word) > width and not is_too_long:
             rows.append(row)
             row, is_empty = indent, True
         row += word.lstrip(" ") if is_empty else word
@@ -150,7 +170,11 @@ def print_json(value: object) -> None:
 
 def print_data(text: str, end: str = "\n") -> None:
     """Print data unchanged for a program; on a terminal without control characters."""
-    print(plain(text) if sys.stdout.isatty() else text, end=end)
+    stream = sys.stdout
+    if isinstance(stream, WrappedLines):  # data that is copied from a terminal has no line breaks of ours
+        stream.flush()
+        stream = stream.stream
+    print(plain(text) if stream.isatty() else text, end=end, file=stream)
 
 
 def page(lines: Iterable[str]) -> None:
@@ -170,12 +194,76 @@ def page(lines: Iterable[str]) -> None:
         sys.stdout.flush()
 
 
-def print_note(text: str) -> None:
+class WrappedLines(io.TextIOBase):
+    """A terminal for text with columns: lines that are too long are broken at words. The start of a line is held
+    back until it is flushed."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self._begun = ""
+        #: Whether a part of the line was written already, so that the rest cannot be wrapped.
+        self._is_split = False
+
+    def write(self, text: str, /) -> int:
+        *whole, self._begun = (self._begun + text).split("\n")
+        for line in whole:
+            is_text = "\r" not in line and "\x1b" not in line and not self._is_split
+            rows = column_wrapped(line, terminal_width(80)) if is_text else [line]
+            self.stream.write("\n".join(rows) + "\n")
+            self._is_split = False
+        return len(text)
+
+    def flush(self) -> None:
+        if self._begun:
+            self.stream.write(self._begun)
+            self._begun, self._is_split = "", True
+        self.stream.flush()
+
+    def fileno(self) -> int:
+        return self.stream.fileno()
+
+    def isatty(self) -> bool:
+        return self.stream.isatty()
+
+    def writable(self) -> bool:
+        return True
+
+    @property
+    def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.stream.encoding
+
+    @property
+    def errors(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.stream.errors
+
+    @property
+    def buffer(self) -> BinaryIO:
+        return self.stream.buffer
+
+
+@contextlib.contextmanager
+def wrapped_output() -> Generator[None]:
+    """Lines on stdout are wrapped at words, where it is a terminal."""
+    stream = sys.stdout
+    if not _are_terminals("stdout"):
+        yield
+        return
+    wrapped = WrappedLines(stream)
+    sys.stdout = wrapped
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, ValueError):  # closed: the command itself reported it
+            wrapped.flush()
+        sys.stdout = stream
+
+
+def print_note(text: str, wrap: Callable[[str, int], list[str]] = word_wrapped) -> None:
     """Print a line on stderr; on a terminal it is wrapped at words."""
     import os
 
     try:
-        rows = word_wrapped(text, os.get_terminal_size(sys.stderr.fileno()).columns or 80)
+        rows = wrap(text, os.get_terminal_size(sys.stderr.fileno()).columns or 80)
     except (OSError, ValueError, AttributeError):  # not a terminal
         rows = [text]
     print("\n".join(rows), file=sys.stderr, flush=True)

@@ -9,6 +9,7 @@ import msgspec
 
 from hermes.config.environment import holds_secret_or_address
 from hermes.config.sections import Config
+from hermes.errors import nearest
 
 #: The way to a value: keys of mappings and indexes of lists.
 KeyPath = tuple[str | int, ...]
@@ -82,11 +83,9 @@ def _bounds(info: msgspec.inspect.IntType | msgspec.inspect.FloatType) -> str:
 
 def suggestion(name: str, path: KeyPath, siblings: Iterable[str]) -> str:
     """The likely correction of an unknown key; empty when there is none."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, list(siblings), n=1)
+    close = nearest(name, siblings)
     if close:
-        return f"did you mean {dotted((*path, close[0]))}?"
+        return f"did you mean {dotted((*path, close))}?"
     elsewhere = _sections_with(name)
     return f"did you mean {elsewhere[0]}.{name}?" if elsewhere else ""
 

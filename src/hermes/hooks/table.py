@@ -12,7 +12,7 @@ from hermes.contract import events
 from hermes.contract.events import Event
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
-from hermes.errors import PluginError
+from hermes.errors import PluginError, nearest
 from hermes.hooks.callback import Callback, CallbackStats
 from hermes.hooks.execution_chain import ExecutionChain
 from hermes.hooks.limits import PluginLimits
@@ -235,10 +235,8 @@ class Hooks:
 def _known(name: str, valid: dict[str, Any], noun: str, plugin: str) -> bool:
     if name in valid:
         return True
-    import difflib  # only a mistake needs it
-
-    nearest = difflib.get_close_matches(str(name), valid, n=1)
-    hint = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(valid)}"
+    close = nearest(str(name), valid)
+    hint = f"did you mean {close!r}?" if close else f"there are {', '.join(valid)}"
     log.warning("plugin %r: there is no %s %r; %s It is ignored", plugin, noun, name, hint)
     return False
 

@@ -101,7 +101,7 @@ def find_entry(servers: Mapping[str, McpServerConfig], name: str) -> McpServerCo
     entry = servers.get(name)
     if entry is None:
         known = f"; there are: {', '.join(sorted(servers))}" if servers else "; add one with: hermes mcp add"
-        raise McpError(f"there is no MCP server {name!r}{did_you_mean(name, servers)}{known}")
+        raise McpError(f"there is no MCP server {name!r}{did_you_mean(name, servers) or known}")
     return entry
 
 

@@ -334,8 +334,9 @@ def message(
         line += f": {detail}"
     if reason in _ADVICE:
         line += f"; {_ADVICE[reason].format(address=endpoint.address_setting, wait=_span(wait))}"
-    if reason == "model_missing" and not urlsplit(endpoint.base_url).path.strip("/"):
-        line += ", which usually ends in /v1"
+    parts = urlsplit(endpoint.base_url)
+    if reason == "model_missing" and not parts.path.strip("/"):
+        line += f", which usually ends in /v1: try {parts.scheme}://{parts.netloc.rpartition('@')[2]}/v1"
     return scrub(endpoint, line)
 
 

@@ -16,7 +16,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from hermes.errors import HermesError
+from hermes.errors import HermesError, nearest
 
 #: Schedules fire at most once a minute.
 SHORTEST_INTERVAL = 60
@@ -271,7 +271,6 @@ def moment_text(at: float, zone: str) -> str:
 
 
 def _unknown_zone(name: str) -> str:
-    from difflib import get_close_matches
     from zoneinfo import available_timezones
 
     known = available_timezones()
@@ -279,6 +278,6 @@ def _unknown_zone(name: str) -> str:
         return (
             f"the time zone {name!r} cannot be looked up: this machine has no tz database; install tzdata, or use UTC"
         )
-    near = get_close_matches(name, known, n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]!r}?" if near else "use an IANA name such as Europe/Berlin or UTC"
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}?" if near else "use an IANA name such as Europe/Berlin or UTC"
     return f"the time zone {name!r} is unknown; {hint}"

@@ -76,6 +76,7 @@ def test_results_drive_no_terminal() -> None:
 
 
 SCRIPT = [
+    tool_call("write_file", {"path": "b.txt", "content": "1\nnew\n3\n"}),
     tool_call("patch", {"mode": "replace", "path": "a.txt", "old_string": "two", "new_string": "zwei"}),
     tool_call("terminal", {"command": "seq 90; exit 3"}),
     text("It is **done**."),
@@ -85,6 +86,7 @@ SCRIPT = [
 def prepared(home: Path, workdir: Path, base_url: str) -> None:
     write_config(home, base_url)
     (workdir / "a.txt").write_text("one\ntwo\n")
+    (workdir / "b.txt").write_text("1\nold\n3\n")
 
 
 def test_a_one_shot_on_a_terminal_shows_diffs_output_and_rendered_text(home: Path, workdir: Path) -> None:
@@ -93,7 +95,8 @@ def test_a_one_shot_on_a_terminal_shows_diffs_output_and_rendered_text(home: Pat
         with ReplTerminal(home, workdir, "-q", "go", ready="session 20") as terminal:
             assert terminal.end() == 0
             rows = terminal.rows
-    assert rows[0].startswith("✓ patch a.txt") and "  -two" in rows and "  +zwei" in rows
+    assert rows[0].startswith("✓ write_file b.txt") and rows[2:6] == ["   1", "  -old", "  +new", "   3"]
+    assert rows[6].startswith("✓ patch a.txt") and "  -two" in rows and "  +zwei" in rows
     failed = next(row for row in rows if row.startswith("✗ terminal"))
     assert failed.endswith("exit 3") and "  ... 85 earlier lines" in rows and "  90" in rows
     assert "It is done." in rows
@@ -109,6 +112,7 @@ def test_all_output_of_the_last_call_is_shown_by_a_key(home: Path, workdir: Path
             terminal.send("go")
             terminal.wait_for("It is done.")
             terminal.wait_until_idle()
+            assert "  -old\n  +new\n" in terminal.text
             terminal.type("\x0f")
             terminal.wait_for("paged")
             terminal.wait_until_idle()
@@ -122,8 +126,8 @@ def test_results_are_in_the_json_styles_and_in_the_transcript(home: Path, workdi
         done = run_hermes("-q", "go", "--stream-json", home=home, cwd=workdir)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     finished = [line for line in lines if line["type"] == "tool_finished"]
-    assert [json.loads(event["result"]).get("exit_code") for event in finished] == [None, 3]
-    assert lines[-1]["tool_calls"][0]["result"] == finished[0]["result"]
+    assert [json.loads(event["result"]).get("exit_code") for event in finished] == [None, None, 3]
+    assert [{"type": "tool_finished", **call} for call in lines[-1]["tool_calls"]] == finished
     transcript = run_hermes("sessions", "show", lines[0]["session_id"], home=home, cwd=workdir).stdout
     assert "      +zwei\n" in transcript and "      ... 85 earlier lines\n      86\n" in transcript
 

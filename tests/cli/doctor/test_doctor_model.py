@@ -159,7 +159,7 @@ def test_the_server_says_no() -> None:
         ),
         (403, {"error": {"message": "no"}}, "broken", "HTTP 403", "put a key that is valid there"),
         (402, {"error": {"code": "insufficient_quota"}}, "broken", "no credit", "add credit"),
-        (404, {}, "broken", "nothing there answers for model scripted (HTTP 404)", "ends in /v1"),
+        (404, {}, "broken", "nothing there answers for model scripted (HTTP 404)", "check the name of the model"),
         (429, {"error": {"message": "slow down"}}, "warning", "rate limit", "wait a little"),
         (503, {}, "warning", "overloaded", "try again later"),
         (

@@ -277,8 +277,21 @@ class TestTurnView:
         assert shown.take(some(AttemptFailed, error={"message": "too\nbusy"})) == "\x1b[2mthat\x1b[0m\n"
         shown.take(RetryScheduled("p", "m", 2.0, 1, 3))
         assert "too busy; trying again in 2 s (1 of 3)" in shown.live(5)[-1]
+        shown.take(RetryScheduled("p", "m", 0.2, 2, 3))
+        assert "trying again in 1 s (2 of 3)" in shown.live(5)[-1], "never 0 s"
         assert shown.take(TextDelta("x")) == ""
+        assert "trying again" not in shown.live(5)[-1], "the answer is there"
         assert shown.break_off() == "x\n"
+
+    @pytest.mark.parametrize("width", [40, 50, 80, 200])
+    def test_a_long_reason_leaves_room_for_the_countdown(self, width: int) -> None:
+        shown = view()
+        shown.width = width
+        shown.take(some(AttemptFailed, error={"message": "the server failed: " + "busy " * 50}))
+        shown.take(RetryScheduled("p", "m", 59.0, 1, 3))
+        [line] = shown.live(5)
+        assert "trying again in 59 s (1 of 3)" in line and cells(line) <= width
+        assert ("the server" in line) is (width >= 80)
 
     def test_ascii_is_enough(self) -> None:
         shown = view(unicode=False)

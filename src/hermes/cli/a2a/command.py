@@ -29,8 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     summary = "serve this agent until Ctrl-C; the first line on stdout is its address"
     serve = actions.add_parser("serve", help=summary, description=summary)
     add = serve.add_argument
-    add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1); any other needs tokens")
-    add("--port", type=port_number, default=0, metavar="N", help="port to listen on (any free one)")
+    add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1); any other needs tokens")
+    add("--port", type=port_number, default=0, metavar="N", help="port to listen on (default: any free one)")
     add("--grpc-port", type=port_number, metavar="N", help="serve gRPC too, on this port; 0 is any free one")
     add("--public-url", default="", metavar="URL", help="URL of this server for others, on its card")
     add("--provider", default="", help="provider to use instead of the configured one")

@@ -15,7 +15,7 @@ from hermes.cli.terminal import plain, print_json, print_note
 from hermes.cli.trace.format import table
 from hermes.config import Config, hermes_home, load_config, load_env_file
 from hermes.config.sections import ModelConfig, PoolStrategy
-from hermes.errors import ConfigError, CredentialError
+from hermes.errors import ConfigError, CredentialError, nearest
 from hermes.models.credentials.credential import Credential
 from hermes.models.credentials.refresh import login_command
 from hermes.models.credentials.store import AuthFile
@@ -59,10 +59,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     login.add_argument("--no-browser", action="store_true", help="only print the URL to open")
     login.set_defaults(action=_login)
     for made in (adding, removing, login):
-        made.add_argument("provider", metavar="PROVIDER")
+        made.add_argument("provider", metavar="PROVIDER", help="as 'hermes model list' shows it")
     removing.add_argument("id", metavar="ID", nargs="?", default="", help="as 'hermes auth list' shows it")
     for made in (adding, removing, login):
-        made.add_argument("--profile", metavar="NAME", default="", help="the name to store it under")
+        name = "the name it is stored under" if made is removing else "the name to store it under"
+        made.add_argument("--profile", metavar="NAME", default="", help=name)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -115,10 +116,8 @@ def _known(provider: str, auth: AuthHome) -> str:
     name = name_of(auth.config, provider, profiles)
     if name in known:
         return name
-    from difflib import get_close_matches
-
-    near = get_close_matches(provider, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}."
+    near = nearest(provider, known)
+    hint = f"did you mean {near!r}?" if near else f"known: {', '.join(known)}."
     raise CredentialError(f"unknown provider {provider!r}; {hint} 'providers.{provider}' in config.yaml adds one")
 
 

@@ -46,6 +46,7 @@ from hermes.journal.recovery import GIVEN_UP
 from hermes.local.endpoint import is_embedded
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt
+from hermes.version import __version__
 
 if TYPE_CHECKING:
     from hermes.agent.session import Session
@@ -109,6 +110,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--raw", action="store_true", help="keep escape sequences in the answer when it goes to a pipe or a file")
     add("--output-schema", metavar="FILE", help="the answer is JSON that fits the JSON schema in FILE")
     add("-v", "--verbose", action="store_true", help="show the log on stderr")
+    add("-V", "--version", action="version", version=f"hermes {__version__}", help="print the version and exit")
     parser.epilog = (
         "Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 budget used up, 4 answer incomplete, 130 interrupted, "
         "141 output closed, 143 terminated. "
@@ -153,9 +155,10 @@ def _host(home: Path, loaded: LoadedConfig, args: argparse.Namespace, redactor: 
     host.close()
     from hermes.cli.chat.first_run import set_up
 
-    if set_up(home):
-        apply_env(load_env_file(home))
-        loaded = load_config(home)
+    if not set_up(home):
+        sys.exit(EXIT_FAILED)
+    apply_env(load_env_file(home))
+    loaded = load_config(home)
     return Host(home, _config(loaded, args), _options(args), redactor=redactor)
 
 
@@ -234,6 +237,8 @@ def _answer(
             from hermes.commands.settings import mode_notice
 
             print(mode_notice(host.approvals, session), file=sys.stderr)
+        if isinstance(output, TextOutput):
+            output.cwd = session.cwd
         _attach_questions(host, session, output)
         host.confinements.notify = lambda line: print_note(f"Warning: {plain(line)}")
         notices = [] if args.verbose else list(host.notices)  # --verbose shows the log, which has them too

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 import msgspec
@@ -150,6 +151,8 @@ class TextOutput:
         self.is_asking: Callable[[], bool] = lambda: False
         #: What is going on until the first answer.
         self.activity = ""
+        #: The folder that paths in calls are relative to.
+        self.cwd = Path()
 
     @property
     def can_withdraw(self) -> bool:
@@ -274,7 +277,7 @@ def result_document(result: TurnResult, redactor: Redactor) -> dict[str, Any]:
         "cost_usd": usage.cost_usd,
         "finish_reason": result.finish_reason or None,
         "steps": result.steps,
-        "tool_calls": [event_document(call, redactor) for call in result.tool_calls],
+        "tool_calls": [_call_document(call, redactor) for call in result.tool_calls],
         "duration_seconds": round(result.duration, 4),
     }
 
@@ -296,16 +299,7 @@ def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
                 "args": sanitise(event.args, redactor=redactor),
             }
         case ToolEnded():
-            return {
-                "type": "tool_finished",
-                "tool_call_id": event.tool_call_id,
-                "name": event.tool_name,
-                "args": sanitise(event.args, redactor=redactor),
-                "status": event.status,
-                "duration_ms": event.duration_ms,
-                "error": None if event.error_message is None else redactor.redact(event.error_message),
-                "result": redactor.redact(event.result),
-            }
+            return {"type": "tool_finished", **_call_document(event, redactor)}
         case AttemptAnswered():
             return {
                 "type": "model_answered",
@@ -355,6 +349,18 @@ def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
                 "tokens_before": event.tokens_before,
                 "tokens_after": event.tokens_after,
             }
+
+
+def _call_document(event: ToolEnded, redactor: Redactor) -> dict[str, Any]:
+    return {
+        "tool_call_id": event.tool_call_id,
+        "name": event.tool_name,
+        "args": sanitise(event.args, redactor=redactor),
+        "status": event.status,
+        "duration_ms": event.duration_ms,
+        "error": None if event.error_message is None else redactor.redact(event.error_message),
+        "result": redactor.redact(event.result),
+    }
 
 
 def _child_document(event: ChildStarted | ChildEnded | ChildActivity, redactor: Redactor) -> dict[str, Any]:

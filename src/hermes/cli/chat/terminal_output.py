@@ -37,6 +37,7 @@ class TerminalOutput(TextOutput):
         self._spinner: threading.Thread | None = None
 
     def event(self, event: TurnEvent) -> None:
+        self._view.look_ahead(event, self.cwd)
         with self._lock:
             self._view.width = terminal_width(80)
             self._print(self._view.take(event))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
 import msgspec
@@ -51,21 +52,33 @@ def exit_code(event: FinishedCall) -> int | None:
     return code if isinstance(code, int) else None
 
 
-def detail_lines(event: FinishedCall) -> list[DetailLine]:
-    """All lines there are about a finished call."""
+def replaced_text_diff(tool_name: str, args: dict[str, Any], cwd: Path) -> str:
+    """The diff that a call is about to make to a file that exists; empty for other calls and for a new file."""
+    if tool_name != "write_file":
+        return ""
+    from hermes.tools.files.write_file import write_diff
+
+    diff = write_diff(args, cwd)
+    return "" if diff.startswith("--- /dev/null\n") else diff
+
+
+def detail_lines(event: FinishedCall, diff: str = "") -> list[DetailLine]:
+    """All lines there are about a finished call; ``diff`` is what it changed, where its result does not say it."""
     make = _DETAILS.get(event.tool_name)
-    return [] if make is None or event.status != "ok" else make(event)
+    if make is None or event.status != "ok":
+        return []
+    return _diff_lines(plain(diff).splitlines())[1:] if diff else make(event)
 
 
-def whole_result(event: FinishedCall) -> list[DetailLine]:
+def whole_result(event: FinishedCall, diff: str = "") -> list[DetailLine]:
     """The details; for a tool without any, its result."""
-    lines = detail_lines(event)
+    lines = detail_lines(event, diff)
     return lines or [DetailLine(line) for line in plain(event.result).splitlines()]
 
 
-def folded_details(event: FinishedCall) -> list[DetailLine]:
+def folded_details(event: FinishedCall, diff: str = "") -> list[DetailLine]:
     """The lines shown below the line of a call: the end of an output, the beginning of a diff."""
-    lines = detail_lines(event)
+    lines = detail_lines(event, diff)
     if event.tool_name == "terminal":
         hidden = len(lines) - COMMAND_LINES
         return lines if hidden <= 0 else [_folded(hidden, "earlier"), *lines[-COMMAND_LINES:]]

@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION")
     for name, action, summary in (
         ("list", _list, "list the workers and what waits (the default)"),
-        ("drain", _drain, "have a worker take no more turns and end when those that it runs have"),
+        ("drain", _drain, "let a worker finish its turns, take no new ones, and end"),
         ("evict", _evict, "remove a worker by force: its connections end, and others continue its turns"),
     ):
         made = actions.add_parser(name, help=summary, description=summary)

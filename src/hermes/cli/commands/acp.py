@@ -25,7 +25,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", "--model", default="", metavar="NAME", help="model to use")
     parser.add_argument("--provider", default="", metavar="NAME", help="provider to use")
     parser.add_argument("-t", "--toolsets", default=None, metavar="A,B", help="toolsets to offer")
-    parser.add_argument("--plugin", action="append", default=[], metavar="KEY", help="load a plugin for this run")
+    parser.add_argument(
+        "--plugin", action="append", default=[], metavar="KEY", help="load this plugin too (repeatable)"
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="print the log on standard error")
 
 

@@ -131,10 +131,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     explaining.set_defaults(action=_explain)
     waiting = actions.add_parser("pending", help="show the calls that wait for an answer, with who asked for them")
     waiting.set_defaults(action=_pending)
-    for name, summary in (("approve", "let calls run that wait for an answer"), ("deny", "refuse such calls")):
+    for name, summary in (
+        ("approve", "allow calls that wait for an answer"),
+        ("deny", "refuse calls that wait for an answer"),
+    ):
         answering = actions.add_parser(name, help=summary, description=f"{summary}; works while the server runs")
         answering.add_argument("ids", metavar="ID", nargs="+", help="the id, or a unique beginning of it")
-        answering.add_argument("--reason", default="", metavar="TEXT", help="why; the agent is told")
+        answering.add_argument("--reason", default="", metavar="TEXT", help="the reason; the agent gets it")
         answering.set_defaults(action=_answer, choice="once" if name == "approve" else "deny")
     for made in (listing, explaining, waiting):
         made.add_argument("--json", action="store_true", help="print one JSON document")

@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         made.add_argument("--principal", metavar="NAME", default="", help="the checkpoints of that caller")
         if name == "list":
             made.add_argument("--session", metavar="ID", default="", help="only those of one session")
-            made.add_argument("--limit", metavar="N", type=positive_number, default=_SHOWN, help="the most to list")
+            made.add_argument("--limit", metavar="N", type=positive_number, default=_SHOWN, help="show at most N")
         if name in ("diff", "restore"):
             made.add_argument("id", metavar="ID", type=positive_number, help="the number that 'list' shows")
             made.add_argument("paths", metavar="PATH", nargs="*", help="only these files, or files in these folders")
@@ -47,7 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
             )
         if name == "prune":
             made.add_argument(
-                "--older-than", metavar="WHEN", type=moment, help="those made before: 7d, 4w, a date; all deletes all"
+                "--older-than",
+                metavar="WHEN",
+                type=moment,
+                help="those older than 7d, 4w or a date; 'all' deletes them all",
             )
 
 

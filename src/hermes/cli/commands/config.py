@@ -98,8 +98,9 @@ def _wants_retry() -> bool:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the sub-commands."""
-    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    show = commands.add_parser("show", help="print the current settings, secrets redacted")
+    commands = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="show", key="", json=False)
+    show = commands.add_parser("show", help="print the current settings, secrets redacted (the default)")
     show.add_argument("key", nargs="?", default="", metavar="KEY", help="only this setting or section")
     show.add_argument("--json", action="store_true", help="print one JSON document")
     get = commands.add_parser("get", help="print the value of one setting")
@@ -109,8 +110,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     set_.add_argument("key", metavar="KEY", help="names joined by dots, such as agent.max_turns")
     set_.add_argument("value", metavar="VALUE", help="written as in the file: 5, true, text, [a, b]")
     unset = commands.add_parser("unset", help="remove one setting, so that its default applies")
-    unset.add_argument("key", metavar="KEY")
-    commands.add_parser("edit", help="open the file in $VISUAL or $EDITOR")
+    unset.add_argument("key", metavar="KEY", help="names joined by dots, such as agent.max_turns")
+    commands.add_parser("edit", help="open the file in your editor ($VISUAL or $EDITOR)")
 
 
 def run(args: argparse.Namespace) -> int:

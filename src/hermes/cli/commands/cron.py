@@ -60,29 +60,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION")
     add = _sub(actions, "add", _add, "make a schedule", aliases=["create"])
     add.add_argument("when", metavar="WHEN", help="when it fires")
-    add.add_argument("prompt", metavar="PROMPT", help="what the agent is told each time; - reads it from the input")
+    add.add_argument(
+        "prompt", metavar="PROMPT", help="the message that the agent gets each time; - reads it from the input"
+    )
     _fields(add)
     listed = _sub(actions, "list", _list, "list the schedules (the default)", aliases=["ls"])
     listed.add_argument("--all", action="store_true", help="show those that are over, too")
     show = _sub(actions, "show", _show, "show a schedule and its last runs")
     edit = _sub(actions, "edit", _edit, "change a schedule")
     run = _sub(actions, "run", _run_now, "run a schedule now and print the answer")
-    pause = _sub(actions, "pause", _pause, "fire a schedule no more until it is resumed")
+    pause = _sub(actions, "pause", _pause, "stop a schedule until it is resumed")
     pause.add_argument("--reason", default="", metavar="TEXT", help="why")
-    resume = _sub(actions, "resume", _resume, "fire a schedule again")
+    resume = _sub(actions, "resume", _resume, "start a paused schedule again")
     remove = _sub(actions, "remove", _remove, "delete a schedule; its sessions stay", aliases=["rm"])
     for action in (show, edit, run, pause, resume, remove):
         action.add_argument("id", metavar="ID", help="the schedule")
     edit.add_argument("--when", metavar="WHEN", help="when it fires")
-    edit.add_argument("--prompt", metavar="TEXT", help="what the agent is told each time")
+    edit.add_argument("--prompt", metavar="TEXT", help="the message that the agent gets each time")
     _fields(edit)
     history = _sub(actions, "history", _history, "list past runs")
     history.add_argument("id", nargs="?", metavar="ID", help="only those of this schedule")
-    history.add_argument("--limit", type=positive_number, default=20, metavar="N", help="at most this many (20)")
-    preview = _sub(actions, "next", _next, "print the next times of a timing")
-    preview.add_argument("when", metavar="WHEN", help="a timing, or the id of a schedule")
+    history.add_argument("--limit", type=positive_number, default=20, metavar="N", help="show at most N (default: 20)")
+    preview = _sub(actions, "next", _next, "print the next times of a schedule or of WHEN")
+    preview.add_argument("when", metavar="WHEN", help="as in 'add', or the id of a schedule")
     preview.add_argument("--tz", metavar="ZONE", help="time zone (cron.timezone, or that of the machine)")
-    preview.add_argument("--count", type=positive_number, default=5, metavar="N", help="how many (5)")
+    preview.add_argument("--count", type=positive_number, default=5, metavar="N", help="how many (default: 5)")
     _sub(actions, "tick", _tick, "run what is due now and end: for system cron and systemd timers")
     _sub(actions, "daemon", _daemon, "run what is due until it is stopped; 'hermes gateway run' does so too")
 
@@ -107,7 +109,9 @@ def _fields(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--provider", metavar="NAME", help="provider of the model")
     parser.add_argument("--model", metavar="NAME", help="model")
     parser.add_argument("--missed", choices=("once", "skip"), help="what to do about missed runs (cron.missed)")
-    parser.add_argument("--overlap", choices=("skip", "queue"), help="while the run before it lasts (cron.overlap)")
+    parser.add_argument(
+        "--overlap", choices=("skip", "queue"), help="what to do while the previous run still works (cron.overlap)"
+    )
     parser.add_argument("--times", type=positive_number, metavar="N", help="end after this many runs")
 
 

@@ -24,7 +24,7 @@ The address of a PostgreSQL database is the setting journal.url; ${NAME} in it i
 examples:
   hermes db status
   hermes config set journal.url 'postgresql://hermes:${DB_PASSWORD}@db.example.org/hermes'
-  hermes db migrate                    make the tables, or bring them to this version
+  hermes db migrate                    create the tables, or upgrade them
   hermes db copy --to postgres         everything in the file of the home goes to journal.url
   hermes db copy --to file             and back
 """
@@ -39,10 +39,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     status = actions.add_parser("status", help="show where the journal is and what it holds (the default)")
     status.add_argument("--json", action="store_true", help="print one JSON document")
     status.set_defaults(action=_status)
-    migrating = actions.add_parser("migrate", help="make the tables, or bring older ones to this version")
+    migrating = actions.add_parser("migrate", help="create the tables, or upgrade older ones")
     migrating.set_defaults(action=_migrate)
     copying = actions.add_parser("copy", help="copy everything between the file of the home and PostgreSQL")
-    copying.add_argument("--to", choices=("postgres", "file"), required=True, help="where to; it must be empty")
+    copying.add_argument(
+        "--to", choices=("postgres", "file"), required=True, help="where to copy it; there must be no journal yet"
+    )
     copying.add_argument("--url", metavar="URL", help="the address of the database (default: journal.url)")
     copying.set_defaults(action=_copy)
 

@@ -45,7 +45,8 @@ def run(args: argparse.Namespace) -> int:
     for extra in args.extras:
         if extra not in known:
             names = ", ".join(sorted(known))
-            raise HermesError(f"there is no extra {plain(extra)!r}{did_you_mean(extra, known)}; there are {names}")
+            hint = did_you_mean(extra, known) or f"; there are {names}"
+            raise HermesError(f"there is no extra {plain(extra)!r}{hint}")
     wanted = [requirement for extra in args.extras for requirement in known[extra]]
     command = [*_installer(), *wanted]
     if args.dry_run:

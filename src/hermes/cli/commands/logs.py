@@ -24,7 +24,7 @@ Filter = Callable[[str], bool]
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
-    parser.add_argument("-n", "--lines", type=count, default=50, metavar="N", help="lines to start with (50)")
+    parser.add_argument("-n", "--lines", type=count, default=50, metavar="N", help="lines to start with (default: 50)")
     parser.add_argument("--level", type=_level, metavar="L", help=f"this level and above: {', '.join(LEVELS)}")
     parser.add_argument("--session", metavar="ID", help="only lines of this session")
     parser.add_argument("--turn", metavar="ID", help="only lines written during this turn")

@@ -36,8 +36,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
     add = parser.add_argument
-    add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1); any other needs HERMES_WEB_TOKEN")
-    add("--port", type=port_number, metavar="N", help="port to listen on (8643, or any free one when that is taken)")
+    add(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on (default: 127.0.0.1); any other needs HERMES_WEB_TOKEN",
+    )
+    add(
+        "--port",
+        type=port_number,
+        metavar="N",
+        help="port to listen on (default: 8643, or a free one when that is taken)",
+    )
     add("--public-url", default="", metavar="URL", help="URL of the page for other machines, behind a proxy")
     add("--open", action="store_true", help="open the page in the browser")
     add("--no-chat", action="store_true", help="run no turns in this process")

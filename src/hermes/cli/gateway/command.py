@@ -18,7 +18,7 @@ from hermes.journal.store import Store, home_store
 _EXAMPLES = """
 examples:
   hermes gateway run                           run every platform of gateway.platforms in config.yaml, and the API
-  hermes gateway pair list                     who asked to be let in, and who was
+  hermes gateway pair list                     who asked to be let in, and who is in
   hermes gateway pair approve K7RW2MXN         let in the user who has this code
   hermes gateway pair approve K7RW2MXN --owner the user who has this code is you
   hermes gateway status                        platforms, and messages that were not sent or not answered
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     status = actions.add_parser("status", help=summary, description=summary)
     status.add_argument("--json", action="store_true", help="print JSON")
     status.set_defaults(action=_status)
-    summary = "send a message again whose sending failed, or whose outcome is unknown"
+    summary = "send a message again that failed, or whose outcome is unknown"
     retry = actions.add_parser("retry", help=summary, description=summary)
     retry.add_argument("number", type=int, metavar="NUMBER", help="number of the message, from 'hermes gateway status'")
     retry.set_defaults(action=_retry)
@@ -54,10 +54,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_pairing(actions: Any) -> None:
-    summary = "list the users of the platforms, let users in, or no longer"
+    summary = "list the users of the platforms, let users in, or lock them out"
     pair = actions.add_parser("pair", help=summary, description=summary)
     kinds = pair.add_subparsers(metavar="ACTION", required=True)
-    summary = "list who asked to be let in, and who was"
+    summary = "list who asked to be let in, and who is in"
     listing = kinds.add_parser("list", help=summary, description=summary)
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.set_defaults(action=_list_users)
@@ -71,7 +71,7 @@ def _configure_pairing(actions: Any) -> None:
     _add_user(adding)
     _add_role(adding)
     adding.set_defaults(action=_add)
-    summary = "let a user in no longer"
+    summary = "lock a user out again"
     revoke = kinds.add_parser("revoke", help=summary, description=summary)
     _add_user(revoke)
     revoke.set_defaults(action=_revoke)

@@ -21,12 +21,13 @@ from hermes.tools.sandbox.confinement import Confinements
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the sub-commands."""
-    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    list_ = commands.add_parser("list", help="show hook commands, and the plugins that subscribe to hooks")
+    commands = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="list", json=False)
+    list_ = commands.add_parser("list", help="show hook commands, and the plugins that use hooks (the default)")
     list_.add_argument("--json", action="store_true", help="print one JSON document")
     test = commands.add_parser("test", help="run the commands of one hook with a sample event")
     test.add_argument("event", metavar="EVENT", help="a hook, such as pre_tool_call")
-    test.add_argument("--tool", metavar="NAME", default="terminal", help="tool of the sample event (terminal)")
+    test.add_argument("--tool", metavar="NAME", default="terminal", help="tool of the sample event (default: terminal)")
     test.add_argument("--args", metavar="JSON", default="", help="arguments of the tool, as a JSON object")
     test.add_argument("--accept-hooks", action="store_true", help="also run commands that are not accepted")
     for name, verb in (("accept", "allow a command to run"), ("revoke", "no longer allow a command to run")):

@@ -8,7 +8,7 @@ from hermes.cli.terminal import print_json
 from hermes.contract.fields import Fields
 from hermes.contract.hooks import HOOKS, OBSERVER_SCHEMA, PAIRS, HookSpec
 from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA, MiddlewareSpec
-from hermes.errors import HermesError
+from hermes.errors import HermesError, nearest
 
 
 def print_spec(name: str, *, as_json: bool) -> int:
@@ -92,8 +92,6 @@ def _page(name: str) -> str:
 
 
 def _unknown(name: str) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, [*HOOKS, *MIDDLEWARE], n=1)
-    hint = f"did you mean {close[0]}?" if close else "'hermes hooks spec' lists them"
+    close = nearest(name, [*HOOKS, *MIDDLEWARE])
+    hint = f"did you mean {close}?" if close else "'hermes hooks spec' lists them"
     return f"unknown hook or middleware kind {name!r}; {hint}"

@@ -66,7 +66,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     add("--header", action="append", default=[], metavar="NAME=VALUE", help="a header of requests (repeatable)")
     add("--auth", choices=("oauth",), default="", help="sign in at the server")
     add("--transport", choices=("sse",), default="", help="the transport of old servers")
-    add("--trust", action="store_true", help="believe what the server says of its tools")
+    add("--trust", action="store_true", help="believe what the server says about its tools")
     add("--sandbox", action="store_true", help="run the program in the sandbox")
     add("--no-test", action="store_true", help="save the entry without starting the server")
     parser.set_defaults(line=[])
@@ -85,8 +85,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add("--all", action="store_true", help="offer all tools again")
     add("--enable", dest="enabled", action="store_true", default=None, help="use the server")
     add("--disable", dest="enabled", action="store_false", help="keep the entry, but do not use it")
-    add("--trust", dest="trust", action="store_true", default=None, help="believe what it says of its tools")
-    add("--no-trust", dest="trust", action="store_false", help="take every tool for unsafe")
+    add("--trust", dest="trust", action="store_true", default=None, help="believe what it says about its tools")
+    add("--no-trust", dest="trust", action="store_false", help="treat every tool as unsafe")
     add("--sandbox", dest="sandbox", action="store_true", default=None, help="run its program in the sandbox")
     add("--no-sandbox", dest="sandbox", action="store_false", help="run its program without the sandbox")
     add("--timeout", type=float, metavar="SECONDS", help="seconds that one call may take")
@@ -95,9 +95,19 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _serve(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--http", action="store_true", help="serve over HTTP instead of stdio; the first line on stdout is the address")
-    add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1); any other needs tokens")
-    add("--port", type=port_number, default=None, metavar="N", help="port to listen on (any free one); implies --http")
-    add("--approve", action="store_true", help="let the client of stdio answer approvals; else the owner is asked")
+    add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1); any other needs tokens")
+    add(
+        "--port",
+        type=port_number,
+        default=None,
+        metavar="N",
+        help="port to listen on (default: any free one); implies --http",
+    )
+    add(
+        "--approve",
+        action="store_true",
+        help="let the client answer approvals over stdio; otherwise the owner is asked",
+    )
     add("--provider", default="", help="provider to use instead of the configured one")
     add("-m", "--model", default="", help="model to use instead of the configured one")
     add("-v", "--verbose", action="store_true", help="show the log on stderr")

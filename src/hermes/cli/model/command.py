@@ -23,7 +23,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(action=_show)
     actions = parser.add_subparsers(metavar="ACTION")
     listing = actions.add_parser("list", help="list the providers, or the models of one")
-    listing.add_argument("provider", metavar="PROVIDER", nargs="?", default="")
+    listing.add_argument(
+        "provider", metavar="PROVIDER", nargs="?", default="", help="the provider to ask for its models"
+    )
     listing.add_argument("--json", action="store_true", help="print one JSON document")
     listing.add_argument("--refresh", action="store_true", help="ask again instead of using a recent list")
     listing.set_defaults(action=_list)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hermes.agent.attempt import Attempt
 from hermes.cli.model.problems import ModelProblem, address_of, explain, split_advice
 from hermes.cli.model.setup import LIST_TIMEOUTS, ModelSetup, open_setup
-from hermes.cli.terminal import one_line, print_error
+from hermes.cli.terminal import one_line, print_error, short_duration
 from hermes.errors import ConfigError, HermesError, ProviderError
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.models.reply import Reply
@@ -50,7 +50,7 @@ def run_test(args: argparse.Namespace) -> int:
             print(msgspec.json.format(msgspec.json.encode(outcome)).decode())
         elif outcome.ok:
             known_as = f", which calls itself {outcome.answered_as}" if outcome.answered_as != outcome.model else ""
-            took = _duration(outcome.latency_ms or 0)
+            took = short_duration((outcome.latency_ms or 0) / 1000)
             line = f"{outcome.model} at {outcome.provider} works: it answered in {took}{known_as}"
             print(one_line(line))
         else:
@@ -105,10 +105,6 @@ def _ask(setup: ModelSetup, endpoint: Endpoint, used: list[Endpoint]) -> Reply:
 
     limited = replace(endpoint, timeouts=_within(endpoint.timeouts))
     return retry(attempts([limited], 0, keys=setup.keys), interrupt, attempt)
-
-
-def _duration(milliseconds: int) -> str:
-    return f"{milliseconds} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
 
 
 def _within(own: Timeouts) -> Timeouts:

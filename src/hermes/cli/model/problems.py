@@ -90,7 +90,7 @@ def explain(
     if models and not is_among(endpoint.model, models) and error.reason in ("bad_request", "model_missing"):
         return not_listed(endpoint, models)
     if error.status_code == 404 and "not found" in str(error):
-        advice = f"check the name of the model and {endpoint.address_setting}; the address of most servers ends in /v1"
+        advice = split_advice(error)[1] or f"check the name of the model and {endpoint.address_setting}"
         detail = f"{address_of(endpoint)}: nothing there answers for model {endpoint.model} (HTTP 404){_said(error)}"
         return ModelProblem("model" if models else "url", detail, advice)
     detail, fix = split_advice(error)

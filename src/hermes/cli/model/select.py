@@ -20,7 +20,7 @@ from hermes.cli.auth.command import key_from_stdin, key_from_terminal
 from hermes.cli.model.problems import address_of, explain, is_among, nearest_model, not_listed
 from hermes.cli.model.server_models import list_models
 from hermes.cli.model.setup import LIST_TIMEOUTS, ModelSetup, known_provider, open_setup
-from hermes.cli.terminal import can_prompt, one_line, plain, print_lines
+from hermes.cli.terminal import can_prompt, column_wrapped, one_line, plain, print_lines, print_note
 from hermes.config import config_path, env_path
 from hermes.config.sections import ModelConfig
 from hermes.errors import ConfigError, CredentialError, HermesError, ProviderError
@@ -41,7 +41,7 @@ _LEAVE = ("q", "quit", "exit")
 
 def say(text: str = "") -> None:
     """A line for the person."""
-    print(plain(text), file=sys.stderr, flush=True)
+    print_note(plain(text), wrap=column_wrapped)
 
 
 def ask(label: str) -> str:

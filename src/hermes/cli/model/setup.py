@@ -19,7 +19,7 @@ from hermes.cli.terminal import plain, print_note
 from hermes.config import Config, apply_env, env_path, hermes_home, load_config, load_env_file
 from hermes.config.secrets import home_secrets
 from hermes.config.sections import ModelConfig, ProviderConfig
-from hermes.errors import ConfigError, ProviderError
+from hermes.errors import ConfigError, ProviderError, nearest
 from hermes.local.endpoint import LOCAL, is_local
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.models.profiles import CUSTOM, PROFILES, Profile
@@ -258,11 +258,9 @@ def known_provider(name: str, config: Config, profiles: Mapping[str, Profile]) -
     """The canonical name of a provider. Raises ``ConfigError`` for an unknown one."""
     if _is_known(name, config, profiles):
         return name_of(config, name, profiles)
-    from difflib import get_close_matches
-
     known = sorted({*profiles, *config.providers, CUSTOM})
-    near = get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}."
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}?" if near else f"known: {', '.join(known)}."
     raise ConfigError(f"unknown provider {name!r}; {hint} 'providers.{name}' in config.yaml adds one")
 
 

@@ -17,6 +17,7 @@ from hermes.plugins.discovery import is_set, manifest_in, suggestion
 
 Action = Callable[[InstalledPlugins, argparse.Namespace], int]
 
+_NAME = "the plugin, as 'hermes plugins list' shows it"
 _EXAMPLES = """
 NAME is a plugin's key, its name, or the last part of its key when only one plugin has it.
 
@@ -63,10 +64,10 @@ def _configure_reading(add: Callable[..., argparse.ArgumentParser]) -> None:
     listing.add_argument("--no-bundled", action="store_true", help="without bundled plugins")
     listing.add_argument("--plain", action="store_true", help="one line each: status, source, version, key")
     info = add("info", _imported("info", "show_info"), "show one plugin in detail")
-    info.add_argument("name", metavar="NAME")
+    info.add_argument("name", metavar="NAME", help=_NAME)
     info.add_argument("--load", action="store_true", help="load it and show what it registers")
     check = add("check", _check, "validate a plugin's manifest and names without running it")
-    check.add_argument("name", metavar="PATH_OR_NAME")
+    check.add_argument("name", metavar="PATH_OR_NAME", help="a plugin's folder, or the name of an installed one")
     configure_test(add("test", _test, "test a plugin against the contract"))
     for made in (listing, info, check):
         made.add_argument("--json", action="store_true", help="print one JSON document")
@@ -74,7 +75,7 @@ def _configure_reading(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def _configure_switching(add: Callable[..., argparse.ArgumentParser]) -> None:
     enabling = add("enable", _imported("lifecycle", "enable"), "enable a plugin, from the next session on")
-    enabling.add_argument("name", metavar="NAME")
+    enabling.add_argument("name", metavar="NAME", help=_NAME)
     enabling.add_argument(
         "--allow-tool-override",
         action=argparse.BooleanOptionalAction,
@@ -82,7 +83,7 @@ def _configure_switching(add: Callable[..., argparse.ArgumentParser]) -> None:
         help="whether it may replace built-in tools",
     )
     disabling = add("disable", _imported("lifecycle", "disable"), "disable a plugin, from the next session on")
-    disabling.add_argument("name", metavar="NAME")
+    disabling.add_argument("name", metavar="NAME", help=_NAME)
 
 
 def _configure_installing(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -97,15 +98,15 @@ def _configure_installing(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--enable", action=argparse.BooleanOptionalAction, default=None, help="enable it, or not, without asking"
     )
     updating = add("update", _imported("lifecycle", "update"), "fetch a plugin again from its source")
-    updating.add_argument("name", metavar="NAME")
+    updating.add_argument("name", metavar="NAME", help=_NAME)
     updating.add_argument("-f", "--force", action="store_true", help="overwrite locally changed files")
     for made in (installing, updating):
         made.add_argument("--ref", metavar="REV", default="", help="this branch, tag, commit or package version")
     removing = add("remove", _imported("lifecycle", "remove"), "delete a plugin and its settings", "rm", "uninstall")
-    removing.add_argument("name", metavar="NAME")
+    removing.add_argument("name", metavar="NAME", help=_NAME)
     removing.add_argument("--yes", "-y", action="store_true", help="do not ask")
     making = add("new", _new, "create a small plugin with a test")
-    making.add_argument("name", metavar="NAME")
+    making.add_argument("name", metavar="NAME", help="its name: letters, digits, - and _")
     making.add_argument("--path", metavar="DIR", default=".", help="the parent folder (default: the current one)")
 
 

@@ -29,9 +29,11 @@ def list_lines(rows: Sequence[PluginRow]) -> Iterator[str]:
     table = [("KEY", "STATUS", "VERSION", "SOURCE", "CALLS", "FAILED", "TIME"), *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     screen = terminal_width(_UNLIMITED)
-    for line, row in zip(table, [None, *rows], strict=True):
+    is_narrow = sum(widths) + 2 * len(widths) - 2 > screen
+    for line, row in zip(table[is_narrow:], [None, *rows][is_narrow:], strict=True):
         names, numbers = zip(line[:4], widths, strict=False), zip(line[4:], widths[4:], strict=True)
-        yield "  ".join([*(cell.ljust(size) for cell, size in names), *(cell.rjust(size) for cell, size in numbers)])
+        cells = [*(cell.ljust(size) for cell, size in names), *(cell.rjust(size) for cell, size in numbers)]
+        yield f"{line[0]}: {line[1]}" if is_narrow else "  ".join(cells)
         for more in () if row is None else _more_lines(row):
             yield from word_wrapped(f"    {more}", screen)
 

@@ -39,7 +39,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     sealing = actions.add_parser("seal", help="sign the last event of a session with an SSH key")
     sealing.add_argument("session", nargs="?", metavar="SESSION", help="a session's id (default: the last one)")
-    sealing.add_argument("--key", metavar="FILE", default=_DEFAULT_KEY, help=f"the private key ({_DEFAULT_KEY})")
+    sealing.add_argument(
+        "--key", metavar="FILE", default=_DEFAULT_KEY, help=f"the private key (default: {_DEFAULT_KEY})"
+    )
     sealing.add_argument("--anchor", metavar="COMMAND", help="give the seal to this command, to keep it elsewhere")
     sealing.add_argument("--hook", action="store_true", help="take the session from the input of a hook command")
     exporting = actions.add_parser("export", help="write the events and seals of a session as one file")
@@ -48,15 +50,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     exporting.add_argument(
         "--redact", metavar="PATTERN", action="append", default=[], help="leave out the bodies of these steps; * is all"
     )
-    verifying = actions.add_parser("verify", help="check a file of 'export', or a session")
+    verifying = actions.add_parser("verify", help="check a file of 'export', or a session; exit code 1 if invalid")
     verifying.add_argument("run", metavar="FILE", help="a file, or a session's id")
     verifying.add_argument(
         "--key", metavar="FILE", action="append", default=[], help="a public key that may have signed"
     )
-    verifying.add_argument("--anchors", metavar="FILE", help="seals that were kept elsewhere")
+    verifying.add_argument("--anchors", metavar="FILE", help="a file of seals that were kept elsewhere")
     verifying.add_argument("--json", action="store_true", help="print one JSON document")
     for made, action in ((sealing, _seal), (exporting, _export), (verifying, _verify)):
-        made.description = "Exit codes: 0 valid, 1 not." if action is _verify else None
         made.set_defaults(run_action=action)
 
 

@@ -28,11 +28,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     adding = actions.add_parser("add", help="write a test for a session")
     adding.add_argument("session", nargs="?", metavar="SESSION", help="a session's id (default: the last one)")
-    adding.add_argument("--name", metavar="NAME", default="", help="the name of the test (default: the id)")
-    adding.add_argument("--folder", metavar="DIR", default=_FOLDER, help=f"where to write it ({_FOLDER})")
+    adding.add_argument("--name", metavar="NAME", default="", help="name of the test (default: the id)")
+    adding.add_argument("--folder", metavar="DIR", default=_FOLDER, help=f"where to write it (default: {_FOLDER})")
     adding.set_defaults(run_action=_add)
     running = actions.add_parser("run", help="run tests; exit code 1 when one fails")
-    running.add_argument("places", nargs="*", metavar="PATH", default=[_FOLDER], help=f"files or folders ({_FOLDER})")
+    running.add_argument(
+        "places", nargs="*", metavar="PATH", default=[_FOLDER], help=f"files or folders (default: {_FOLDER})"
+    )
     running.add_argument("--update", action="store_true", help="accept changed requests where the expectations hold")
     running.set_defaults(run_action=_run)
 

@@ -41,12 +41,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
     parser.add_argument("dataset", metavar="DATASET", help="a JSONL file")
-    parser.add_argument("--models", metavar="A,B", required=True, help="models, or PROVIDER:MODEL, with commas between")
-    parser.add_argument("--scorer", metavar="SCORER", default="exact", help="how answers are scored (exact)")
+    parser.add_argument("--models", metavar="A,B", required=True, help="models, or PROVIDER:MODEL, separated by commas")
+    parser.add_argument("--scorer", metavar="SCORER", default="exact", help="how answers are scored (default: exact)")
     parser.add_argument("--name", metavar="NAME", default="", help="name of the evaluation (default: that of the file)")
-    parser.add_argument("--parallel", metavar="N", type=positive_number, default=4, help="samples at a time (4)")
+    parser.add_argument(
+        "--parallel", metavar="N", type=positive_number, default=4, help="samples at a time (default: 4)"
+    )
     parser.add_argument("--budget-usd", metavar="USD", type=float, help="start no sample once this is spent")
-    parser.add_argument("--toolsets", metavar="NAMES", help="toolsets to offer, with commas between")
+    parser.add_argument("--toolsets", metavar="NAMES", help="toolsets to offer, separated by commas")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--html", metavar="FILE", help="write a report that a browser shows")
 

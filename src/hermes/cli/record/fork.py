@@ -36,7 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
     parser.add_argument("session", metavar="SESSION", help="a session's id, or its beginning")
-    parser.add_argument("--at", metavar="TURN[.STEP]", required=True, help="where it becomes live")
+    where = "the turn, or the step of a turn, from which the model is asked again"
+    parser.add_argument("--at", metavar="TURN[.STEP]", required=True, help=where)
     parser.add_argument("--provider", metavar="NAME", default="", help="ask this provider from there on")
     parser.add_argument("--model", metavar="MODEL", default="", help="ask this model from there on")
     parser.add_argument("--system", metavar="FILE", help="replace the system prompt of that turn")
@@ -46,7 +47,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--disable", metavar="PLUGIN", action="append", default=[], help="leave this plugin out (may be repeated)"
     )
-    parser.add_argument("-n", dest="count", metavar="N", type=positive_number, default=1, help="make N forks (1)")
+    parser.add_argument(
+        "-n", dest="count", metavar="N", type=positive_number, default=1, help="make N forks (default: 1)"
+    )
     parser.add_argument("--no-run", action="store_true", help="only make the session; 'hermes chat --resume' runs it")
 
 

@@ -29,7 +29,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     testing = actions.add_parser("backtest", help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
     testing.add_argument("policy", metavar="FILE", help="a config.yaml, or the folder of a plugin")
     testing.add_argument("--session", metavar="ID", action="append", default=[], help="only this session")
-    testing.add_argument("--since", metavar="TIME", type=moment, default=0.0, help="only sessions used since (7d)")
+    testing.add_argument(
+        "--since", metavar="TIME", type=moment, default=0.0, help="only sessions used since then (default: 7d)"
+    )
     testing.add_argument("--all", action="store_true", help="list allowed calls too")
     testing.add_argument("--json", action="store_true", help="print one JSON document")
     testing.set_defaults(run_action=_backtest)

@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--tools",
         choices=("recorded", "live"),
         default="recorded",
-        help="recorded: no tool runs (the default); live: tools run again, in the folder of the session",
+        help="recorded: no tool runs (the default); live: tools run again, in the session's folder",
     )
     parser.add_argument(
         "--strict", action="store_true", help="compare versions, plugins, settings and decisions of plugins too"

@@ -320,7 +320,13 @@ class Dialogue:
             self._offer_to_finish()
         if self._is_undecided:
             self._display.restore_input(text)
-        elif self._turns.add(self._queued_turn(self._with_attachments(text))):
+            return
+        try:
+            message = self._with_attachments(text)
+        except HermesError:  # such as a file that is not there: to be corrected, not typed again
+            self._display.restore_input(text)
+            raise
+        if self._turns.add(self._queued_turn(message)):
             self._display.note(
                 f"Queued ({plural(self.queued, 'message')} waiting). Use /steer to reach the running turn."
             )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -12,7 +14,7 @@ from msgspec.structs import replace
 from hermes.agent.events import TurnResult
 from hermes.cli.chat.output import WITHDRAWN, failure_text, short_failure
 from hermes.cli.chat.theme import Theme
-from hermes.cli.chat.tool_details import DetailLine, current_task, folded_details
+from hermes.cli.chat.tool_details import DetailLine, current_task, folded_details, replaced_text_diff, whole_result
 from hermes.cli.chat.tool_lines import (
     ASCII,
     UNICODE,
@@ -23,7 +25,7 @@ from hermes.cli.chat.tool_lines import (
     running_line,
     whole_error,
 )
-from hermes.cli.terminal import fitted, one_line, plain, switched_line, word_wrapped
+from hermes.cli.terminal import cells, fitted, one_line, plain, switched_line, word_wrapped
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
@@ -48,6 +50,11 @@ from hermes.sanitize import Redactor
 
 if TYPE_CHECKING:
     from hermes.cli.repl.markdown.stream import MarkdownStream
+
+#: Columns for the spinner, and for the time at the end of its line.
+_ROOM_FOR_TIME = 16
+#: Fewer columns of a reason say nothing.
+_SHORTEST_REASON = 12
 
 
 class TurnView:
@@ -79,7 +86,9 @@ class TurnView:
         #: What the spinner says while no tool runs.
         self.activity = "working"
         #: The call that ended last, for the key that shows all of its output.
-        self.last_call: ToolEnded | None = None
+        self._last_call: ToolEnded | None = None
+        #: What running calls change, where their results do not say it; by the ids of the calls.
+        self._diffs: dict[str, str] = {}
 
     @cached_property
     def _text(self) -> MarkdownStream:
@@ -92,11 +101,18 @@ class TurnView:
         """Show that a turn is about to begin."""
         self._shown, self._is_running, self._since, self._task = "", True, self._clock(), ""
 
+    def look_ahead(self, event: TurnEvent, cwd: Path) -> None:
+        """Note what a call is about to replace. Called by the thread of the turn, before the call runs."""
+        if isinstance(event, ToolStarted) and (diff := replaced_text_diff(event.tool_name, event.args, cwd)):
+            self._diffs[event.tool_call_id] = diff
+
     def take(self, event: TurnEvent) -> str:
         """The finished text that an event adds."""
         self._text.width = self.width
         if isinstance(event, TextDelta | ToolStarted):
             self.activity = "working"
+        if not isinstance(event, RetryScheduled):
+            self._retry = ""
         if isinstance(event, TextDelta):
             self._shown += event.text
             return self._finish_reasoning() + self._text.feed(event.text)
@@ -104,10 +120,8 @@ class TurnView:
             return self._think(event.text)
         before = self._finish_reasoning() + self._text.finish()
         if isinstance(event, RetryScheduled):
-            again = f"trying again in {event.seconds:.0f} s ({event.retry} of {event.max_retries})"
-            self._retry = f"{self._failure}; {again}" if self._failure else again
+            self._retry = f"trying again in {ceil(event.seconds) or 1} s ({event.retry} of {event.max_retries})"
             return before
-        self._retry = ""
         if isinstance(event, TurnStarted):
             self.start()
         elif isinstance(event, ToolStarted | ChildStarted):
@@ -145,18 +159,27 @@ class TurnView:
         return ""
 
     def _finished_call(self, event: ToolEnded) -> str:
-        self.last_call = event
+        before = self._last_call
+        if before is not None and before.tool_call_id != event.tool_call_id:
+            self._diffs.pop(before.tool_call_id, None)
+        self._last_call = event
         if event.tool_name == "todo" and event.status == "ok":
             self._task = one_line(self._redactor.redact(current_task(event)))
         line = self._tools.finished(event, width=self.width)
         if not has_failed(event):
-            return "\n".join([self.dim(line), *self.painted(folded_details(event))])
+            diff = self._diffs.get(event.tool_call_id, "")
+            return "\n".join([self.dim(line), *self.painted(folded_details(event, diff))])
         error = whole_error(event, self._redactor)
         if error not in line:  # no room for all of it: it goes below
             bare = replace(event, error_message="")
             line = finished_line(bare, self._redactor, width=self.width, symbols=self._symbols)
             line = "\n".join([line.removesuffix(f"  {event.status}:"), *word_wrapped(f"  {error}", self.width)])
         return "\n".join([*map(self.red, line.split("\n")), *self.painted(folded_details(event))])
+
+    def last_result(self) -> list[str] | None:
+        """All of what the call that ended last returned or changed; None when there was no call."""
+        event = self._last_call
+        return None if event is None else self.painted(whole_result(event, self._diffs.get(event.tool_call_id, "")))
 
     def painted(self, lines: Sequence[DetailLine]) -> list[str]:
         """Details of a call in their colours, indented and cut to the width."""
@@ -197,13 +220,20 @@ class TurnView:
             return []
         running = self._tools.lines(self.width)
         if is_stopping or not (running or is_asking):
-            doing = "stopping" if is_stopping else self._retry or self.activity
+            doing = "stopping" if is_stopping else self._waiting_text() if self._retry else self.activity
             what = Running(doing, "" if self._retry else self._task, self._since)
             running = [*running, running_line(what, self._clock(), width=self.width, symbols=self._symbols)]
         running = running[-rows:]
         pending = word_wrapped(self._reasoning or self._text.pending, self.width)
         room = rows - len(running)
         return [*(pending[-room:] if room > 0 else []), *running]
+
+    def _waiting_text(self) -> str:
+        """Why and how long a retry is waited for; of a long reason as much as fits before the time."""
+        room = self.width - cells(self._retry) - _ROOM_FOR_TIME
+        if not self._failure or room < _SHORTEST_REASON:
+            return self._retry
+        return f"{fitted(self._failure, room, self._symbols.ellipsis)}; {self._retry}"
 
     def dim(self, text: str) -> str:
         """Text of less importance."""

@@ -15,6 +15,7 @@ from hermes.cli.arguments import positive_number
 from hermes.cli.sessions import prune
 from hermes.cli.sessions.transcript import event_lines, hit_lines, list_lines, markdown, transcript_lines
 from hermes.cli.terminal import confirm, one_line, print_data, print_note, write_private_file
+from hermes.cli.trace.format import session_named
 from hermes.commands.text import plural
 from hermes.config import hermes_home
 from hermes.config.secrets import home_redactor
@@ -27,6 +28,7 @@ DEFAULT_LIMIT = 20
 #: More than any journal holds.
 NO_LIMIT = 1_000_000_000
 
+_ID = "a session's id, or its beginning"
 _EXAMPLES = """
 An id may be shortened to a unique beginning.
 
@@ -38,7 +40,7 @@ examples:
   hermes sessions export 20250301_1412 --format markdown -o talk.md
   hermes sessions export 20250301_1412 --bundle run.bundle
   hermes sessions delete 20250301_1412 20250228
-  hermes sessions prune --older-than 90d --dry-run  what such a cleaning would delete
+  hermes sessions prune --older-than 90d --dry-run  show what that would delete
 """
 
 
@@ -77,7 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION")
 
     def add(name: str, action: Callable[[Journal, argparse.Namespace], int], summary: str) -> argparse.ArgumentParser:
-        made = actions.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        made = actions.add_parser(name, help=summary)
         made.set_defaults(action=action)
         return made
 
@@ -85,7 +87,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--limit", metavar="N", type=positive_number, help=f"show at most N (default {DEFAULT_LIMIT})")
     listing.add_argument("--all", action="store_true", help="show every session, including those of sub-agents")
     showing = add("show", _show, "print one session with its tool calls and usage")
-    showing.add_argument("id", metavar="ID")
+    showing.add_argument("id", metavar="ID", nargs="?", help=f"{_ID} (default: the last session)")
     showing.add_argument("--events", action="store_true", help="print the recorded events instead")
     searching = add("search", _search, "search messages")
     searching.add_argument(
@@ -98,7 +100,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for made in (listing, showing, searching):
         made.add_argument("--json", action="store_true", help="print one JSON document")
     exporting = add("export", _export, "write a session to a file or to stdout, secrets redacted")
-    exporting.add_argument("id", metavar="ID")
+    exporting.add_argument("id", metavar="ID", help=_ID)
     exporting.add_argument(
         *("--format", "-f"),
         choices=("jsonl", "markdown", "json"),
@@ -111,12 +113,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--bundle", metavar="FILE", help="write everything that 'hermes replay FILE' needs on another machine"
     )
     deleting = add("delete", _delete, "delete sessions, including those of their sub-agents")
-    deleting.add_argument("ids", metavar="ID", nargs="+")
+    deleting.add_argument("ids", metavar="ID", nargs="+", help=_ID)
     deleting.add_argument("--yes", "-y", action="store_true", help="do not ask")
-    prune.configure(add("prune", _prune, "delete the sessions that were last used some time ago"))
+    prune.configure(add("prune", _prune, "delete sessions that were not used for some time"))
     renaming = add("rename", _rename, "change the title of a session")
-    renaming.add_argument("id", metavar="ID")
-    renaming.add_argument("title", metavar="TITLE", nargs="+")
+    renaming.add_argument("id", metavar="ID", help=_ID)
+    renaming.add_argument("title", metavar="TITLE", nargs="+", help="the new title")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -148,7 +150,7 @@ def _list(journal: Journal, args: argparse.Namespace) -> int:
 
 
 def _show(journal: Journal, args: argparse.Namespace) -> int:
-    records = journal.records(args.id)
+    records = journal.records(args.id or session_named(journal.store, None))
     if args.json:
         wanted = records if args.events else [record for record in records if record["record"] != "event"]
         _print_json(_document(wanted))

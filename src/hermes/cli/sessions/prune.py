@@ -27,10 +27,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="AGE",
         type=moment,
         required=True,
-        help="sessions last used longer ago: 12h, 30d, 8w, or before a date such as 2025-03-01",
+        help="those not used for this time (12h, 30d, 8w), or since a date such as 2025-03-01",
     )
     parser.add_argument(
-        "--unfinished", action="store_true", help="also sessions with a turn that was cut off and could be continued"
+        "--unfinished", action="store_true", help="also those whose last turn was cut off and could be continued"
     )
     parser.add_argument("--dry-run", action="store_true", help="only show what would be deleted")
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from hermes.cli.chat.tool_details import folded_details
-from hermes.cli.terminal import fitted, one_line, plain, terminal_width
+from hermes.cli.terminal import fitted, one_line, plain, short_duration, terminal_width
 from hermes.journal.bodies import message_text
 from hermes.journal.history.search import Hit
 from hermes.journal.runner import Runner
@@ -23,6 +23,8 @@ Record = dict[str, Any]
 
 _ID_WIDTH = 22
 _RULE_WIDTH = 72
+#: Below this width a session takes two lines.
+_NARROW = 60
 _MARKDOWN_WIDTH = 118
 #: Before a line of a tool call's output.
 _DETAIL = "      "
@@ -34,14 +36,20 @@ _WHO = {"user": "You", "assistant": "Assistant", "system": "System"}
 
 def list_lines(rows: Iterable[SessionRow], runner: Runner, waiting: Container[str] = ()) -> Iterator[str]:
     """A table of sessions, a line each. The turns of those in ``waiting`` wait for an answer."""
-    yield f"{'ID':<{_ID_WIDTH}}  {'USED':<10}  {'TURNS':>5}  TITLE"
+    is_narrow = terminal_width(80) < _NARROW
+    if not is_narrow:
+        yield f"{'ID':<{_ID_WIDTH}}  {'USED':<10}  {'TURNS':>5}  TITLE"
     for row in rows:
         state = "waiting" if row.id in waiting else _state(row.state, row.runner, runner)
         note = "" if state == "completed" else f"[{state}] "
         note += f"({_safe_line(row.principal)}) " if row.principal else ""
         title = _safe_line(row.title) or "(no title)"
-        start = f"{row.id:<{_ID_WIDTH}}  {_ago(row.updated_at):<10}  {row.turns:>5}  "
-        yield _fitted(f"{start}{note}{'> ' if row.parent_id else ''}{title}")
+        title = f"{note}{'> ' if row.parent_id else ''}{title}"
+        if is_narrow:
+            yield _fitted(f"{row.id}  {_ago(row.updated_at)}")
+            yield _fitted(f"  {title}")
+        else:
+            yield _fitted(f"{row.id:<{_ID_WIDTH}}  {_ago(row.updated_at):<10}  {row.turns:>5}  {title}")
 
 
 def hit_lines(hits: Iterable[Hit]) -> Iterator[str]:
@@ -193,13 +201,13 @@ def _text(message: Record) -> str:
 def _ending(result: Record | None) -> str:
     if result is None:
         return "no result"
-    ending = f"{result['status']}, {_seconds(result['duration_ms'] / 1000)}"
+    ending = f"{result['status']}, {short_duration(result['duration_ms'] / 1000)}"
     return f"{ending}: {_safe_line(result['error_message'], 200)}" if result["error_message"] else ending
 
 
 def _model_call_line(call: Record) -> str:
     outcome = "" if call["status"] == "ok" else f"{call['status']}: {_safe_line(call['error'] or '', 200)}"
-    parts = (_safe_line(call["model"], 60), outcome, _usage(call), _seconds(call["duration"]))
+    parts = (_safe_line(call["model"], 60), outcome, _usage(call), short_duration(call["duration"]))
     return ", ".join(filter(None, parts))
 
 
@@ -249,10 +257,6 @@ def _clock(then: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(then))
 
 
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2f} s"
-
-
 def _fitted(line: str) -> str:
     """The line, cut to the width of the terminal."""
-    return fitted(line, max(terminal_width(80), 40))
+    return fitted(line, max(terminal_width(80), 30))

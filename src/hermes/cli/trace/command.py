@@ -61,9 +61,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the actions."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(metavar="ACTION")
+    parser.set_defaults(run_action=_list, limit=None, all=False, json=False)
     for name, declare, action, summary in (
-        ("list", _configure_list, _list, "list the last sessions with their totals"),
+        ("list", _configure_list, _list, "list the last sessions with their totals (the default)"),
         ("show", _configure_show, _show, "draw the timeline of a session"),
         ("export", export.configure, export.run, "write a session in a format of other tools, secrets redacted"),
         ("html", page.configure, page.run, "write the timeline of a session as one HTML file, secrets redacted"),
@@ -73,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ("diff", compare.configure_diff, compare.run_diff, "compare two sessions or bundles, step by step"),
         ("bisect", compare.configure_bisect, compare.run_bisect, "find the setting or plugin that changes a run"),
     ):
-        made = actions.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        made = actions.add_parser(name, help=summary)
         declare(made)
         made.set_defaults(run_action=action)
 
@@ -187,7 +188,9 @@ def _has_unicode() -> bool:
 def _configure_tail(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", nargs="?", metavar="SESSION", help="only this session (default: all)")
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing new events, of any process")
-    parser.add_argument("-n", "--events", type=count, default=20, metavar="N", help="events to start with (20)")
+    parser.add_argument(
+        "-n", "--events", type=count, default=20, metavar="N", help="events to start with (default: 20)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
@@ -226,7 +229,7 @@ def _print_event(event: StreamedEvent, clean: Cleaner, as_json: bool) -> None:
 
 
 def _configure_verify(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", nargs="?", help="a session's id, its beginning, or a file")
+    parser.add_argument("session", nargs="?", metavar="SESSION", help="a session's id, its beginning, or a file")
     parser.add_argument("--all", action="store_true", help="check every session")
     parser.add_argument("--atif", metavar="FILE", action="append", default=[], help="check an ATIF document")
     parser.add_argument("--atof", metavar="FILE", action="append", default=[], help="check an ATOF stream")

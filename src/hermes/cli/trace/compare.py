@@ -92,7 +92,7 @@ def configure_bisect(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``bisect``."""
     parser.add_argument("before", metavar="A", help=f"{_RUN}, or a config.yaml")
     parser.add_argument("after", metavar="B", help=f"{_RUN}, or a config.yaml")
-    parser.add_argument("--run", metavar="SESSION", help="the run that is replayed (default: A)")
+    parser.add_argument("--run", metavar="SESSION", help="the run to replay (default: A)")
     parser.epilog = "Exit codes: 0 a setting or plugin was found, 1 none changes the run."
 
 

@@ -18,7 +18,7 @@ from hermes.trace.records import SessionRecord
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", nargs="?", metavar="SESSION", help="a session's id, or its beginning")
-    parser.add_argument("--to", choices=tuple(_FORMATS), default="atif", help="the format (atif)")
+    parser.add_argument("--to", choices=tuple(_FORMATS), default="atif", help="the format (default: atif)")
     parser.add_argument("-o", "--output", metavar="FILE", default="-", help="write to FILE, readable only by you")
     parser.add_argument(
         "--explain", action="store_true", help="list what the format cannot represent, and export nothing"

@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Generator
 from typing import Any
 
-from hermes.cli.terminal import cells, terminal_width
+from hermes.cli.terminal import cells, short_duration, terminal_width
+from hermes.commands.text import columns
 from hermes.config import hermes_home
 from hermes.errors import SessionNotFound
 from hermes.journal.bodies import message_text
@@ -17,6 +18,8 @@ _NARROWEST = 24
 #: Below this width some columns are left out.
 NARROW = 60
 _WIDTH_WITHOUT_TERMINAL = 100
+#: Nothing is wrapped in a file or a pipe.
+_UNLIMITED = 1_000_000
 #: How many sessions are searched for an id similar to an unknown one.
 _SEARCHED = 1_000
 
@@ -63,14 +66,7 @@ def width() -> int:
 
 def duration(seconds: float | None) -> str:
     """A duration in few characters; a dash for an unknown one."""
-    if seconds is None:
-        return "-"
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    return "-" if seconds is None else short_duration(seconds)
 
 
 def cost(usd: float | None) -> str:
@@ -82,8 +78,14 @@ def cost(usd: float | None) -> str:
 
 
 def table(rows: list[tuple[str, ...]], left: int = 1) -> list[str]:
-    """Rows as aligned lines: the first ``left`` columns left-aligned, the others right-aligned."""
+    """Rows as aligned lines: the first ``left`` columns left-aligned, the others right-aligned.
+
+    On a terminal that is too narrow for them each row becomes a record.
+    """
     widths = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
+    screen = terminal_width(_UNLIMITED)
+    if sum(widths) + 2 * len(widths) - 2 > screen:
+        return columns(rows, indent="", width=screen)
     lines: list[str] = []
     for row in rows:
         padded = (

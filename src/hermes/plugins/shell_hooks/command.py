@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hermes.config.sections import ShellHookConfig
 from hermes.contract.hooks import HOOKS
-from hermes.errors import ConfigError
+from hermes.errors import ConfigError, nearest
 from hermes.hooks.subscriber import OnError
 
 #: Programs that run the script named after them: consent is then given to the script.
@@ -120,10 +120,8 @@ def _has_tool(event: str) -> bool:
 
 
 def _nearest(event: str) -> str:
-    import difflib  # only a mistake needs it
-
-    close = difflib.get_close_matches(event, HOOKS, n=1)
-    return f"did you mean {close[0]}?" if close else "see: hermes hooks spec."
+    close = nearest(event, HOOKS)
+    return f"did you mean {close}?" if close else "see: hermes hooks spec."
 
 
 def is_file(path: Path) -> bool:

@@ -55,17 +55,22 @@ _MOST_COMPARED = 200_000
 
 def preview_write(args: Args, context: ToolContext) -> str:
     """The diff that a call would make; empty when it cannot be told."""
-    from hermes.tools.files.draft import unified_diff  # only needed for questions
+    return write_diff(args, context.cwd)
+
+
+def write_diff(args: Args, cwd: Path) -> str:
+    """The diff between a file as it is and as a call would write it; empty when it cannot be told."""
+    from hermes.tools.files.draft import unified_diff  # only needed where a person looks
 
     content = args.get("content")
     try:
-        path = resolve_path(args.get("path"), context.cwd)
+        path = resolve_path(args.get("path"), cwd)
         before = Path(path).read_bytes()[: _MOST_COMPARED + 1] if Path(path).is_file() else b""
     except (ValueError, OSError):
         return ""
     if not isinstance(content, str) or len(before) > _MOST_COMPARED or len(content) > _MOST_COMPARED:
         return ""
-    name = display_path(path, context.cwd)
+    name = display_path(path, cwd)
     return unified_diff(before.decode("utf-8", "replace") if before else None, content, name, name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from textwrap import shorten
 from typing import Any
 
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
@@ -16,7 +17,8 @@ from hermes.trace.health import ExporterHealth
 
 log = logging.getLogger(__name__)
 
-_MAX_REMARK_CHARS = 300
+#: Room for a whole remark about a collector that is away; it names the address, and says when it is tried again.
+_MAX_REMARK_CHARS = 600
 
 
 class SdkLogHandler(logging.Handler):
@@ -32,7 +34,7 @@ class SdkLogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            text = redact_text(" ".join(record.getMessage().split()))[:_MAX_REMARK_CHARS]
+            text = shorten(redact_text(record.getMessage()), _MAX_REMARK_CHARS, placeholder=" …")
         except Exception:
             text = "a remark that cannot be read"
         self.last = text

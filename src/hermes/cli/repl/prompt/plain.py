@@ -17,7 +17,7 @@ from hermes.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSE
 from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.prompt.streams import LineReader
 from hermes.cli.repl.questions import PromptQuestion
-from hermes.cli.terminal import one_line, plain, terminal_width, word_wrapped
+from hermes.cli.terminal import column_wrapped, one_line, plain, terminal_width
 from hermes.contract.events import ReasoningDelta, TurnEvent
 from hermes.sanitize import Redactor
 
@@ -184,7 +184,7 @@ class PlainPrompt:
 
     def _print(self, text: str) -> None:
         if self.is_interactive:
-            text = "\n".join(word_wrapped(text, terminal_width(80)))
+            text = "\n".join(column_wrapped(text, terminal_width(80)))
         with self._lock, self._leave_on_closed_output():
             self._output.note(text, after_prompt=self._asked)
             self._asked = False

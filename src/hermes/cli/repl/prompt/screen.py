@@ -35,8 +35,8 @@ from hermes.cli.repl.prompt.pasted import PastedBlocks
 from hermes.cli.repl.prompt.streams import CapturedStream
 from hermes.cli.repl.questions import PromptQuestion
 from hermes.cli.repl.status_line import status_line
-from hermes.cli.terminal import fitted, one_line, page, plain, shows_unicode, word_wrapped
-from hermes.contract.events import TurnEvent
+from hermes.cli.terminal import column_wrapped, fitted, one_line, page, plain, shows_unicode, word_wrapped
+from hermes.contract.events import ToolStarted, TurnEvent
 from hermes.errors import HermesError
 from hermes.host import Host
 
@@ -132,6 +132,8 @@ class Screen:
         return self._columns
 
     def event(self, event: TurnEvent) -> None:
+        if isinstance(event, ToolStarted) and self._dialogue is not None:
+            self._view.look_ahead(event, self._dialogue.conversation.session.cwd)
         self._post(lambda: self._print(self._sized_view().take(event)))
 
     def turn_ended(self, result: TurnResult) -> None:
@@ -254,13 +256,11 @@ class Screen:
             self._dialogue.step_mode()
 
     def show_output(self) -> None:
-        from hermes.cli.chat.tool_details import whole_result
-
-        event = self._view.last_call
-        if event is None:
+        lines = self._sized_view().last_result()
+        if lines is None:
             self._print(self._view.dim("No tool was called yet.") + "\n")
             return
-        lines = self._sized_view().painted(whole_result(event)) or [self._view.dim("  (no output)")]
+        lines = lines or [self._view.dim("  (no output)")]
         if len(lines) <= self._output.get_size().rows - 4:
             self._print("\n".join(lines) + "\n")
         else:
@@ -305,7 +305,7 @@ class Screen:
 
     def _print_wrapped(self, text: str, paint: Callable[[str], str] = str) -> None:
         """Print lines that are broken at words where the terminal ends."""
-        rows = word_wrapped(text, self._columns)
+        rows = column_wrapped(text, self._columns)
         self._print("".join(f"{paint(row) if row else row}\n" for row in rows))
 
     def _write(self, sequence: str) -> None:
