@@ -164,7 +164,7 @@ def test_no_command_breaks_words_at_40_columns(
         write_config(home, provider.base_url)
         with configured_host(home, workdir, provider) as host:
             host.new_session().run("A title with several words in it, which is rather long")
-        for line in ("--help", "sessions", "usage", "plugins", "model list", "auth list", "memory", "trust", "cron"):
+        for line in ("sessions", "usage", "plugins", "model list", "auth list", "memory", "trust", "cron"):
             arguments = list[str](line.split())
             assert main(arguments) == 0
             wide = _words(capsys.readouterr().out)

@@ -172,10 +172,7 @@ def _load(name: str) -> tuple[ModuleType, argparse.ArgumentParser]:
 
 def _run_help(names: list[str]) -> int:
     if not names or names[0].startswith("-"):
-        from hermes.cli.terminal import wrapped_output
-
-        with wrapped_output():
-            return _print_help()
+        return _print_help()
     if names[0] not in COMMANDS:
         return _run_plugin_command(names[0], [*names[1:], "--help"])
     return _run_command(names[0], [*names[1:], "--help"])
@@ -189,6 +186,15 @@ def _run_plugin_command(name: str, arguments: list[str]) -> int:
 
 
 def _print_help() -> int:
+    if sys.stdout.isatty():
+        from hermes.cli.terminal import wrapped_output
+
+        with wrapped_output():
+            return _write_help()
+    return _write_help()
+
+
+def _write_help() -> int:
     width = max(map(len, COMMANDS))
     print("usage: hermes [command] [options]\n       hermes 'a message'\n\ncommands:")
     for name, (_, summary) in COMMANDS.items():

@@ -208,16 +208,16 @@ def test_a_conversation_is_shown_with_its_tools_and_usage(capsys: pytest.Capture
     assert question[0].startswith("--- You, ") and question[1] == "Look around."
     assert reply[0] == "--- Assistant ".ljust(72, "-")
     assert reply[1:] == [
-        "  ! scripted, error: HTTP 500, 0.20 s",
+        "  ! scripted, error: HTTP 500, 200 ms",
         "I will look.",
-        '  > terminal {"command":"ls -la"}  ok, 1.53 s',
-        '  > read_file {"path":"a"}  error, 0.00 s: no such file',
+        '  > terminal {"command":"ls -la"}  ok, 1.5 s',
+        '  > read_file {"path":"a"}  error, 3 ms: no such file',
         '  > write_file {"path":"b"}  no result',
-        "  (scripted, 10 tokens in, 5 out, 0.50 s)",
+        "  (scripted, 10 tokens in, 5 out, 500 ms)",
         "  ! interrupted: stopped by the user",
     ]
     assert second[1] == "And the capital?"
-    assert answer[1:] == ["Paris.", "  (scripted, 1,200 tokens in, 34 out, $0.0015, 0.75 s)"]
+    assert answer[1:] == ["Paris.", "  (scripted, 1,200 tokens in, 34 out, $0.0015, 750 ms)"]
     assert "TOOL OUTPUT" not in text
 
 
@@ -230,7 +230,7 @@ def test_long_arguments_are_cut_so_that_the_end_of_a_call_is_seen(
     turn.step("tool:1.0", "done", "unsafe", {"status": "ok", "duration_ms": 61_000, "error_message": None})
     turn.commit()
     (line,) = (line for line in sessions(capsys, "show", PARIS).splitlines() if "terminal" in line)
-    assert len(line) == 80 and line.endswith("xxx…  ok, 61 s")
+    assert len(line) == 80 and line.endswith("xxx…  ok, 1 min 1 s")
 
 
 def test_events_are_shown_a_line_each(capsys: pytest.CaptureFixture[str], world: World) -> None:
@@ -377,8 +377,8 @@ def test_a_conversation_as_markdown(capsys: pytest.CaptureFixture[str], world: W
     assert lines[2].startswith(f"Session `{PARIS}`, ") and lines[2].endswith(", custom/scripted")
     assert lines[4:] == [
         *("## You", "", "Look around.", "", "", "## Assistant", "", "I will look.", ""),
-        '- terminal {"command":"ls -la"}  ok, 1.53 s',
-        '- read_file {"path":"a"}  error, 0.00 s: no such file',
+        '- terminal {"command":"ls -la"}  ok, 1.5 s',
+        '- read_file {"path":"a"}  error, 3 ms: no such file',
         '- write_file {"path":"b"}  no result',
         *("", "> interrupted: stopped by the user"),
     ]

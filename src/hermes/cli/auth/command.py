@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from hermes.agent.llm.models import Models
 from hermes.cli.terminal import plain, print_json, print_note
-from hermes.cli.trace.format import table
+from hermes.cli.trace.format import fitted_table
 from hermes.config import Config, hermes_home, load_config, load_env_file
 from hermes.config.sections import ModelConfig, PoolStrategy
 from hermes.errors import ConfigError, CredentialError, nearest
@@ -208,7 +208,7 @@ def credential_lines(credentials: Sequence[Credential]) -> Iterator[str]:
         yield _NOTHING
         return
     rows = [_HEADINGS, *map(_cells, credentials)]
-    yield from table(rows, left=len(_HEADINGS))
+    yield from fitted_table(rows, left=len(_HEADINGS))
 
 
 def credential_row(one: Credential, strategy: PoolStrategy) -> dict[str, Any]:

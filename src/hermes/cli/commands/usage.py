@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from hermes.cli.arguments import moment
 from hermes.cli.terminal import one_line, print_json
-from hermes.cli.trace.format import cost, table
+from hermes.cli.trace.format import cost, fitted_table
 from hermes.commands.text import plural
 from hermes.config import hermes_home
 from hermes.journal.store import home_store
@@ -57,7 +57,7 @@ def _lines(rows: list[Used], grouping: Grouping) -> list[str]:
         return ["No model calls in that period. '--since all' shows everything."]
     everything = total(rows)
     rows_and_total = [(grouping.upper(), "CALLS", "IN", "CACHED", "OUT", "COST"), *map(_row, [*rows, everything])]
-    lines = table(rows_and_total)
+    lines = fitted_table(rows_and_total)
     if everything.unpriced:
         lines += ["", f"The cost of {plural(everything.unpriced, 'call')} is unknown and not included."]
     return lines

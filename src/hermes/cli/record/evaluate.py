@@ -12,7 +12,7 @@ from hermes.cli import open_home
 from hermes.cli.arguments import positive_number
 from hermes.cli.chat.signals import cancelled_by_signals
 from hermes.cli.terminal import plain, print_json, write_private_file
-from hermes.cli.trace.format import table
+from hermes.cli.trace.format import fitted_table
 from hermes.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"models": [_summary(model, results) for model in models], "results": results})
     elif not args.html:
-        for line in table([_HEADINGS, *(_row(model, results) for model in models)], left=1):
+        for line in fitted_table([_HEADINGS, *(_row(model, results) for model in models)], left=1):
             print(line)
     return 1 if any(one.status not in ("completed", "skipped") for one in results) else 0
 

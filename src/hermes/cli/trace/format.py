@@ -77,15 +77,15 @@ def cost(usd: float | None) -> str:
     return f"${usd:,.2f}" if usd >= 1 else f"${usd:.4f}"
 
 
-def table(rows: list[tuple[str, ...]], left: int = 1) -> list[str]:
-    """Rows as aligned lines: the first ``left`` columns left-aligned, the others right-aligned.
+def fitted_table(rows: list[tuple[str, ...]], left: int = 1) -> list[str]:
+    """A table; on a terminal that is too narrow for it each row is a record."""
+    lines, screen = table(rows, left), terminal_width(_UNLIMITED)
+    return lines if max(map(cells, lines)) <= screen else columns(rows, indent="", width=screen)
 
-    On a terminal that is too narrow for them each row becomes a record.
-    """
+
+def table(rows: list[tuple[str, ...]], left: int = 1) -> list[str]:
+    """Rows as aligned lines: the first ``left`` columns left-aligned, the others right-aligned."""
     widths = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
-    screen = terminal_width(_UNLIMITED)
-    if sum(widths) + 2 * len(widths) - 2 > screen:
-        return columns(rows, indent="", width=screen)
     lines: list[str] = []
     for row in rows:
         padded = (
