@@ -22,7 +22,7 @@ def test_files_failures_long_edits_and_retries_are_seen(home: Path, workdir: Pat
         text("Arrosez."),
         tool_call("terminal", {"command": "echo whoops; exit 3"}),
         tool_call("write_file", {"path": "long.txt", "content": long_text}),
-        failure(429, headers={"retry-after": "2"}),
+        failure(429, headers={"retry-after": "1"}),
         text("All done."),
         text("Written."),
     ]
@@ -77,11 +77,16 @@ def _first_cells(terminal: ReplTerminal) -> list[tuple[str, str]]:
     return [next(cell for cell in row if cell[0].strip()) for row in rows if any(cell[0].strip() for cell in row)]
 
 
+def _never(_environment: object) -> bool:
+    return False
+
+
 def test_ctrl_z_suspends_and_fg_brings_the_prompt_back(
     home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = " ".join(repl_terminal.hermes_command())
     monkeypatch.setattr(repl_terminal, "hermes_command", lambda: ["/bin/sh", "-i"])
+    monkeypatch.setattr(repl_terminal, "can_fork", _never)
     with ScriptedProvider([text("Here again.")]) as provider:
         write_config(home, provider.base_url)
         with ReplTerminal(home, workdir, env={"PS1": "shell: ", "ENV": ""}, ready="shell:") as terminal:
