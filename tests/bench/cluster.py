@@ -1,8 +1,10 @@
 """What a cluster carries on this machine: ``python -m tests.bench.cluster`` (add ``--help`` for its options).
 
-Starts a PostgreSQL server (or uses ``--url``), workers and a model server, and measures: turns per second of nine steps
-without latency, CPU per turn of workers and database, time from acceptance to the first request of the model, the CPU
-of idle workers, and the time until the turns of a killed worker run elsewhere.
+Starts a PostgreSQL server (or uses ``--url``), workers and a model server, and measures everything that docs/scale.md
+says: the CPU of a fenced commit and of a turn of nine steps without latency on SQLite and PostgreSQL in one process,
+turns per second, their CPU on workers, database and surface, the time from acceptance to the first request of the
+model, the CPU of idle workers, the time until the turns of a killed worker run elsewhere, and then the latency and the
+idle CPU of one worker at ``worker.poll_seconds: 1``.
 """
 
 from __future__ import annotations
@@ -20,7 +22,11 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from hermes.config.sections import JournalConfig
 from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
+from hermes.host import Host, HostOptions
 from hermes.journal.leases import SessionInfo
 from hermes.journal.turns import begin_turn
 from hermes.testing import ScriptedProvider, by_step, text, tool_calls
@@ -137,9 +143,12 @@ def throughput(rig: ClusterRig, dispatcher: ClusterDispatcher, turns: int, serve
     seconds = time.monotonic() - started
     used = sum(cpu_of(pid) - before[pid] for pid in workers)
     print(f"{turns} turns of 9 steps with {len(workers)} workers: {turns / seconds:.1f} turns/s ({seconds:.1f} s)")
+    surface, stored = time.process_time() - own, _database_cpu(server) - database
     print(f"  accepted in {accepted:.1f} s; CPU per turn: workers {used / turns * 1000:.1f} ms, ", end="")
-    print(f"submitting and following {(time.process_time() - own) / turns * 1000:.1f} ms, ", end="")
-    print(f"database {(_database_cpu(server) - database) / turns * 1000:.1f} ms")
+    print(f"submitting and following {surface / turns * 1000:.1f} ms, database {stored / turns * 1000:.1f} ms")
+    print(
+        f"  two cores with nothing else on them carry {2 * turns / (used + surface + stored):.0f} turns/s of that CPU"
+    )
 
 
 def latency(rig: ClusterRig, dispatcher: ClusterDispatcher, model: _Model, turns: int) -> None:
@@ -202,6 +211,38 @@ def commits(rig: ClusterRig, count: int) -> None:
     print(f"fenced commit of one event: {used:.2f} ms of CPU at the client")
 
 
+def one_process(rig: ClusterRig, server: PostgresServer | None, turns: int) -> None:
+    """The CPU of the same turn without workers, on both stores in turn."""
+    on_file = msgspec.structs.replace(rig.config, journal=JournalConfig())
+    with contextlib.closing(Host(rig.home, on_file, HostOptions(platform="test"), cwd=rig.cwd, env={})) as file:
+        hosts = {"SQLite": file, "PostgreSQL": rig.host()}
+        used, stored = dict.fromkeys(hosts, 0.0), 0.0
+        for measured in (turns // 2, turns):  # the first ones open connections and prepare statements
+            used, stored = dict.fromkeys(hosts, 0.0), 0.0
+            for number in range(measured):
+                for name, host in hosts.items():
+                    before, database = time.process_time(), _database_cpu(server)
+                    assert host.new_session().run(f"{name} {number} of {measured}").answer
+                    used[name] += time.process_time() - before
+                    stored += _database_cpu(server) - database
+        print(f"a turn of 9 steps in one process: SQLite {used['SQLite'] / turns * 1000:.1f} ms, ", end="")
+        print(f"PostgreSQL {used['PostgreSQL'] / turns * 1000:.1f} ms and {stored / turns * 1000:.1f} ms of the server")
+
+
+def slow_pace(folder: Path, url: str, model: _Model, seconds: float) -> None:
+    """One worker that looks at its queue once a second."""
+    rig = ClusterRig(folder, url, model, slots=8, poll_seconds=1.0)
+    try:
+        for number in range(6):
+            (rig.cwd / f"file{number}.txt").write_text(_PARAGRAPH)
+        rig.start_workers(1)
+        print("one worker with worker.poll_seconds: 1")
+        latency(rig, rig.dispatcher(), model, 30)
+        idle(rig, seconds)
+    finally:
+        rig.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default="", help="a PostgreSQL database to use; by default a server is started")
@@ -222,15 +263,19 @@ def main() -> None:
         stack.callback(rig.close)
         for number in range(6):
             (rig.cwd / f"file{number}.txt").write_text(_PARAGRAPH)
+        commits(rig, 300)
+        one_process(rig, server, 40)
         rig.start_workers(args.workers)
         dispatcher = rig.dispatcher()
-        commits(rig, 300)
-        throughput(rig, dispatcher, 20, server)
+        # Each connection prepares its statements: the first turns cost more.
+        throughput(rig, dispatcher, args.turns, server)
         throughput(rig, dispatcher, args.turns, server)
         latency(rig, dispatcher, model, 60)
         idle(rig, args.idle)
         if args.workers > 1:
             takeover(rig, dispatcher)
+        rig.close()
+        slow_pace(folder / "slow", url, model, args.idle)
 
 
 if __name__ == "__main__":

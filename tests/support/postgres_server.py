@@ -57,10 +57,9 @@ class PostgresServer:
         if self._user is not None:
             self.folder.chmod(0o755)
         self.data.mkdir(mode=0o700)
-        if self._user is not None:
-            os.chown(self.data, self._user.pw_uid, self._user.pw_gid)
+        self.give(self.data)
         options = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
-        self._run("initdb", "-D", str(self.data), *options)
+        self.run("initdb", "-D", str(self.data), *options)
 
     def start(self) -> None:
         """Start the server and return once it accepts connections. Afterwards it keeps its port."""
@@ -77,6 +76,11 @@ class PostgresServer:
         if process is not None:
             process.send_signal(how)
             process.wait()
+
+    def give(self, path: Path) -> None:
+        """Make the server the owner of a file or folder."""
+        if self._user is not None:
+            os.chown(path, self._user.pw_uid, self._user.pw_gid)
 
     def log(self) -> str:
         """What the server has logged."""
@@ -109,7 +113,8 @@ class PostgresServer:
         self.stop()
         return False
 
-    def _run(self, program: str, *arguments: str) -> None:
+    def run(self, program: str, *arguments: str) -> None:
+        """Run a program of PostgreSQL as the user of the server; ``data`` is a folder that it may write to."""
         user = self._user
         done = subprocess.run(
             [str(self._binaries / program), *arguments],

@@ -51,7 +51,26 @@ def test_without_a_free_slot_nothing_is_asked() -> None:
     assert asked == []
     pace.began("a")
     assert pace.starting == 1
-    assert pace.wait(_none, 2)
+    pace.wake()
+    assert finish(lambda: pace.wait(_none, 2))
+
+
+def test_a_slot_that_becomes_free_is_used_at_once() -> None:
+    pace = QueuePace(_NEVER, _yes)
+    pace.wake()
+    assert not finish(lambda: pace.wait(lambda: 1, 1))
+    pace.ended()
+    assert finish(lambda: pace.wait(_none, 1))
+
+
+def test_a_worker_whose_slots_are_in_use_takes_turns_less_often() -> None:
+    pace = QueuePace(0.001, _yes)
+    assert pace.wait(lambda: 1, 2)
+    pace.took(["a"])
+    pace.began("a")
+    assert not pace.wait(lambda: 1, 2)  # a look by itself is too early, and costs nothing
+    pace.wake()
+    assert finish(lambda: pace.wait(lambda: 1, 2))  # one that is asked for waits
 
 
 def test_a_turn_that_was_lost_on_its_way_does_not_hold_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,11 @@ class Engine:
             workflow = DBOS.workflow_id or ""
             for pace in paces:
                 pace.began(workflow)
-            return run(workflow, turn_id)
+            try:
+                return run(workflow, turn_id)
+            finally:
+                for pace in paces:
+                    pace.ended()
 
         DBOS.listen_queues(list(self._slots))
         DBOS.launch()

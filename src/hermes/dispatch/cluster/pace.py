@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 #: Workers that were woken by the same turn look one after the other within this time, those with free slots first.
 SPREAD_SECONDS = 0.02
-#: Taking turns is the costly part, and takes all that wait at that moment: it does not happen more often than this.
-_GAP_SECONDS = 0.1
+#: Taking turns costs the same for one and for many: a worker whose slots are all used waits so long for more of them,
+#: one whose slots are half used half as long.
+_GAP_SECONDS = 0.25
 #: A turn that was taken from the queue counts as running from then on; for so long at most until it begins to.
 _START_SECONDS = 5.0
 
@@ -21,7 +22,6 @@ class QueuePace:
     def __init__(self, seconds: float, has_turns: Callable[[], bool]) -> None:
         """``has_turns`` says at little cost whether anything may be in the queue."""
         self._seconds = seconds
-        self._gap = min(seconds, _GAP_SECONDS)
         self._has_turns = has_turns
         self._woken = threading.Event()
         self._is_closed = False
@@ -29,6 +29,7 @@ class QueuePace:
         #: Turns that were taken, with the time of that.
         self._starting: dict[str, float] = {}
         self._took_at = 0.0
+        self._is_full = False
 
     def wake(self) -> None:
         """Look soon: a turn was handed over, or a slot became free."""
@@ -45,11 +46,20 @@ class QueuePace:
         if self._is_closed:
             return False
         self._woken.clear()
+        used = running() + self.starting
+        pause = self._took_at + _GAP_SECONDS * (used / slots if slots else 1.0) - time.monotonic()
         if was_woken:
-            busy = running() / slots if slots else 1.0
-            spread = SPREAD_SECONDS * (random.random() + busy) / 2
-            time.sleep(max(self._took_at + self._gap - time.monotonic(), spread))
-        return running() + self.starting < slots and self._has_turns()
+            spread = SPREAD_SECONDS * (random.random() + (used / slots if slots else 1.0)) / 2
+            time.sleep(max(pause, spread))
+        elif pause > 0:
+            return False
+        self._is_full = running() + self.starting >= slots
+        return not self._is_full and self._has_turns()
+
+    def ended(self) -> None:
+        """A turn has ended: its slot is used again at once if there was no other."""
+        if self._is_full:
+            self.wake()
 
     @property
     def starting(self) -> int:

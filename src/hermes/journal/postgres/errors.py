@@ -17,8 +17,8 @@ CONFLICTS = (
     errors.SerializationFailure,
     errors.DeadlockDetected,
 )
-#: The server is stopping, starting, or has closed the connection.
-_AWAY = ("57P01", "57P02", "57P03", "53300")
+#: The server is stopping, starting, has closed the connection, or has no connection or disk space left at the moment.
+_AWAY = ("57P01", "57P02", "57P03", "53300", "53100")
 _SETTING = "check journal.url"
 
 
@@ -34,7 +34,7 @@ def location_of(url: str) -> str:
 
 
 def is_connection_lost(error: BaseException) -> bool:
-    """Whether the server is away, so that the same work may succeed later on another connection."""
+    """Whether the server is away or full, so that the same work may succeed later on another connection."""
     if isinstance(error, ConnectionCut):
         return True
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
@@ -84,7 +84,7 @@ def _explained(error: psycopg.Error, where: str, password: str) -> JournalError:
     if state == "25006":
         return JournalError(f"{where} is read-only, perhaps a replica; {_SETTING} so that it names the primary server")
     if state == "53100":
-        return JournalError(f"{where}: no space left on the disk of the server; free some and run the command again")
+        return JournalUnavailable(f"{where}: no space left on the disk of the server; free some and try again")
     if state == "53300":
         return JournalUnavailable(f"{where} has no connection left ({text}); raise its max_connections")
     if isinstance(error, psycopg.ProgrammingError) and not state:

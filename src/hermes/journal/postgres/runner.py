@@ -150,8 +150,9 @@ class PostgresRunner(Runner):
                     self._drop()
         raise AssertionError("the last attempt returned or raised")
 
-    def _drop(self) -> None:
-        if self._own is not None:
+    def _drop(self, *, unless_alive: bool = False) -> None:
+        """Close the connection. With it goes the lock: not after an error that left it alive, such as a full disk."""
+        if self._own is not None and not (unless_alive and self._own.is_idle):
             self._own.close()
             self._own = None
 
@@ -167,7 +168,7 @@ class PostgresRunner(Runner):
             except (psycopg.Error, JournalError) as error:
                 log.debug("no sign of life could be given: %s", explain(error, self._store.url))
                 with self._using:
-                    self._drop()
+                    self._drop(unless_alive=True)
                 continue
             if not lives:
                 self._was_evicted()
