@@ -161,10 +161,13 @@ class MailServers:
     USER = "agent@example.test"
     PASSWORD = "mailbox-secret"
 
-    def __init__(self, folder: Path, imap_port: int, smtp_port: int, sent: list[EmailMessage]) -> None:
+    def __init__(
+        self, folder: Path, imap_ports: tuple[int, int], smtp_ports: tuple[int, int], sent: list[EmailMessage]
+    ) -> None:
         self._maildir = folder / "mail"
-        self.imap_port = imap_port
-        self.smtp_port = smtp_port
+        #: With TLS from the beginning, and with STARTTLS.
+        self.imap_port, self.imap_starttls_port = imap_ports
+        self.smtps_port, self.smtp_port = smtp_ports
         #: What was sent through the SMTP server.
         self.sent = sent
         self._delivered = 0
@@ -211,7 +214,7 @@ _MAIL_USER = "nobody"
 def mail_servers(folder: Path) -> Generator[MailServers]:
     """Dovecot with one mailbox, and aiosmtpd with TLS and a login."""
     program = find_program("dovecot")
-    imap_port = free_port()
+    imap_port, starttls_port = free_port(), free_port()
     folder.mkdir(parents=True, exist_ok=True)
     user = _MAIL_USER if os.geteuid() == 0 else getpass.getuser()
     for part in ("tmp", "new", "cur"):
@@ -252,7 +255,8 @@ service anvil {{
 service imap-login {{
   chroot =
   inet_listener imap {{
-    port = 0
+    address = 127.0.0.1
+    port = {starttls_port}
   }}
   inet_listener imaps {{
     address = 127.0.0.1
@@ -266,9 +270,10 @@ service imap-login {{
     with (
         running([program, "-F", "-c", str(folder / "dovecot.conf")], folder / "output.log", imap_port),
         _smtp_server(sent) as smtp_port,
+        _smtp_server(sent, tls=True) as smtps_port,
     ):
         wait_until(lambda: _can_log_in(imap_port), "a login at dovecot")
-        yield MailServers(folder, imap_port, smtp_port, sent)
+        yield MailServers(folder, (imap_port, starttls_port), (smtps_port, smtp_port), sent)
 
 
 def _can_log_in(port: int) -> bool:
@@ -287,7 +292,7 @@ def _group_of(user: str) -> str:
 
 
 @contextmanager
-def _smtp_server(sent: list[EmailMessage]) -> Generator[int]:
+def _smtp_server(sent: list[EmailMessage], *, tls: bool = False) -> Generator[int]:
     from aiosmtpd.controller import Controller
     from aiosmtpd.smtp import AuthResult, LoginPassword
 
@@ -306,13 +311,16 @@ def _smtp_server(sent: list[EmailMessage]) -> Generator[int]:
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATE)
+    encryption: dict[str, Any] = {"ssl_context": context}
+    if not tls:
+        encryption = {"tls_context": context, "require_starttls": True}
     controller = Controller(
         Keep(),
         hostname="127.0.0.1",
         port=free_port(),
-        tls_context=context,
-        require_starttls=True,
-        auth_required=True,
+        **encryption,
+        auth_require_tls=not tls,  # the library looks for STARTTLS only
+        auth_required=not tls,
         authenticator=authenticate,
     )
     controller.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
@@ -228,8 +229,11 @@ def test_tls_and_the_password_of_a_server(tmp_path: Path) -> None:
 class Script:
     """A server that answers each line of the client as a test says."""
 
-    def __init__(self, answers: dict[str, list[str]]) -> None:
+    def __init__(self, answers: dict[str, list[str]], tls: ssl.SSLContext | None = None) -> None:
         self.answers = answers
+        self._tls = tls
+        #: The certificate that the client has shown.
+        self.certificate: dict[str, Any] = {}
         self.lines: list[str] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -238,7 +242,11 @@ class Script:
         self._thread.start()
 
     def _serve(self) -> None:
-        self._connection, _ = self._listener.accept()
+        connection, _ = self._listener.accept()
+        if self._tls is not None:
+            connection = self._tls.wrap_socket(connection, server_side=True)
+            self.certificate = dict(connection.getpeercert() or {})
+        self._connection = connection
         for raw in self._connection.makefile("rb"):
             line = raw.decode().rstrip()
             self.lines.append(line)
@@ -261,8 +269,8 @@ class Script:
 
 
 @contextmanager
-def scripted(answers: dict[str, list[str]]) -> Generator[Script]:
-    script = Script(answers)
+def scripted(answers: dict[str, list[str]], tls: ssl.SSLContext | None = None) -> Generator[Script]:
+    script = Script(answers, tls)
     try:
         yield script
     finally:
@@ -297,6 +305,38 @@ def test_sasl_and_accounts() -> None:
             wait_until(lambda: rig.failures, "the report of the lost connection")
             assert rig.failures == [f"127.0.0.1:{server.port} closed the connection"]
             assert not rig.adapter.is_connected
+
+
+def test_a_certificate_logs_in_without_a_password() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(CERTIFICATE)
+    answers = {
+        **LOGIN,
+        "AUTHENTICATE EXTERNAL": ["AUTHENTICATE +"],
+        "AUTHENTICATE +": [":srv 903 bot :SASL authentication successful"],
+    }
+    with scripted(answers, context) as server:
+        tls = {"server": "localhost", "tls": True, "ca_file": str(CERTIFICATE), "client_certificate": str(CERTIFICATE)}
+        with running_adapter(adapter(server.port, {}, nick="bot", sasl_account="acc", **tls)):
+            assert server.certificate["subject"]
+            said = [line for line in server.lines if line.startswith("AUTHENTICATE")]
+            assert said == ["AUTHENTICATE EXTERNAL", "AUTHENTICATE +"]
+            assert server.lines.index("AUTHENTICATE +") < server.lines.index("CAP END")
+
+
+def test_an_answer_cannot_send_commands_of_its_own() -> None:
+    with (
+        scripted({"CAP LS": [":srv CAP * LS :"], "CAP END": WELCOME}) as server,
+        running_adapter(adapter(server.port, nick="bot")) as rig,
+    ):
+        known = len(server.lines)
+        assert rig.send("#room", "one\r\nQUIT :two\rJOIN #secret\n\x00PART #room\x01ACTION x\x01").success
+        for target in ("#room\r\nQUIT", "#room x", ":bob", ""):
+            assert rig.send(target, "x").success is False
+        wait_until(lambda: any("PART" in line for line in server.lines[known:]))
+        assert all(line.startswith("PRIVMSG #room ") for line in server.lines[known:]), server.lines[known:]
 
 
 def test_a_refused_sasl_login_is_final_and_names_no_secret() -> None:

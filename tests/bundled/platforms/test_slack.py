@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,10 +22,12 @@ from slack_sdk.socket_mode.response import SocketModeResponse
 from hermes.bundled.platforms.slack.adapter import SlackAdapter
 from hermes.bundled.platforms.slack.events import is_signed, plain_text, read_event
 from hermes.bundled.platforms.slack.settings import read_settings
+from hermes.config.gateway_sections import GatewayPlatformConfig
 from hermes.errors import ConfigError
 from hermes.gateway.adapter import PlatformConfig
 from hermes.plugins.http import PluginHttp
 from support.adapter_rig import running_adapter
+from support.gateway_rig import GatewayRig, SwitchedProvider
 from support.slack_server import APP_TOKEN, BOT_TOKEN, OWN_USER, SlackServer, slack_server
 from support.waiting import wait_for, wait_until
 
@@ -240,3 +243,42 @@ def test_settings_say_what_is_wrong() -> None:
         with pytest.raises(ConfigError, match=words):
             read_settings(block, env=env)
     assert "0123456789" not in repr(read_settings({}, env=ENV))
+
+
+def test_clicks_call_the_handlers_of_plugins(
+    home: Path, workdir: Path, provider: SwitchedProvider, server: SlackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ENV.items():
+        monkeypatch.setenv(name, value)
+    clicks: list[Any] = []
+
+    class Buttons:
+        @staticmethod
+        def register(ctx: Any) -> None:
+            async def pressed(ack: Any, body: dict[str, Any], action: dict[str, Any], say: Any) -> None:
+                await ack()
+                clicks.append((body["user"]["id"], action["value"]))
+                await say("Thanks.")
+
+            def breaks(**_: Any) -> None:
+                raise ValueError("not today")
+
+            ctx.register_slack_action_handler("water", pressed)
+            ctx.register_slack_action_handler("breaks", breaks)
+
+    def click(user: str, action: str, value: object = "bed 3") -> str:
+        actions = [{"action_id": action, "value": value}, "no action", {}]
+        return server.push("interactive", {"user": {"id": user}, "channel": {"id": "C1"}, "actions": actions})
+
+    rig = GatewayRig(home, workdir, provider)
+    settings = GatewayPlatformConfig(allowed_users=["UANN"], extra={"base_url": server.base_url, "port": 0})
+    try:
+        running = rig.start(plugins=[Buttons], platforms=["slack"], others={"slack": settings})
+        wait_until(lambda: "slack" in running.gateway.adapters, "a connection")
+        sent = [click("UEVE", "water"), click("UANN", "breaks"), click("UANN", "unknown"), click("UANN", "water")]
+        sent.append(server.push("interactive", {"user": "x", "channel": [], "actions": 5}))
+        wait_until(lambda: server.acknowledged == sent, "every click to be acknowledged")
+        assert clicks == [("UANN", "bed 3")], "a click of a stranger calls nothing"
+        assert server.called("chat.postMessage") == [{"channel": "C1", "markdown_text": "Thanks."}]
+    finally:
+        rig.close()

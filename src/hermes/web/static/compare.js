@@ -12,7 +12,7 @@ function Result({ a, b, go }) {
   if (error) return html`<p class="problem">${error}</p>`;
   if (!data) return html`<p class="empty">Comparing…</p>`;
   const link = (id) => html`<a href=${address(`/sessions/${encodeURIComponent(id)}`)} onClick=${(event) => go(event, `/sessions/${encodeURIComponent(id)}`)}>${id}</a>`;
-  return html`<div class="scroll"><table><thead><tr><th></th><th class="n">${link(data.a)}</th><th class="n">${link(data.b)}</th></tr></thead>
+  return html`<div class="scroll"><table class="compared"><thead><tr><th></th><th class="n">${link(data.a)}</th><th class="n">${link(data.b)}</th></tr></thead>
       <tbody>${TOTALS.map(([name, words, shown]) => html`<tr class=${data.totals[0][name] === data.totals[1][name] ? "" : "differs"}><td>${words}</td><td class="n">${shown(data.totals[0][name])}</td><td class="n">${shown(data.totals[1][name])}</td></tr>`)}</tbody></table></div>
     <h2>${data.count ? `${count(data.count)} differences` : "No differences"}</h2>
     ${data.differences.map((one) => html`<section class="diff"><h3>${one.place}</h3><pre>${one.lines.map((line) => html`<span class=${look(line)}>${line}\n</span>`)}</pre></section>`)}
