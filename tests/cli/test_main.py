@@ -103,7 +103,7 @@ def test_garbage_is_looked_for_only_when_the_program_is_loaded() -> None:
         "entry._run = lambda arguments: during.append(gc.get_threshold()[0]) or 0\n"
         "sys.argv = ['hermes', 'chat']; sys.modules['hermes.plugins.modules'] = sys\n"
         "entry.main(); print(during[0] > 50_000, gc.get_freeze_count())\n"
-        "kept = [[] for _ in range(during[0])]\n"
+        "kept = [[] for _ in range(2 * during[0])]\n"
         "print(gc.get_threshold() == usual, gc.isenabled(), gc.callbacks, gc.get_freeze_count() > during[0] / 2)\n"
     )
     assert hermes(code=code).stdout.splitlines() == ["True 0", "True True [] True"]
