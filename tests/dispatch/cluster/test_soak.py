@@ -131,7 +131,7 @@ def _drive(rig: ClusterRig, load: Load, goes_on: Callable[[], bool], replace_eve
         load.submit()
         if load.submitted % replace_every == 0:
             second = _replace(rig, second)
-        if load.sessions > _SESSIONS_UNTIL_FULL and load.submitted % 20 == 0:
+        if load.sessions > _SESSIONS_UNTIL_FULL and load.submitted % 5 == 0:
             uses.append(use_of(first.process.pid))
     load.finish()
     return uses
