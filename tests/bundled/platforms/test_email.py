@@ -263,7 +263,7 @@ def test_a_mail_that_is_not_stored_stays_unread(servers: MailServers) -> None:
 
 def test_the_other_ways_to_encrypt(servers: MailServers) -> None:
     """STARTTLS to the mailbox, and TLS from the beginning to the server that sends."""
-    ways = {"imap_security": "starttls", "imap_port": servers.imap_starttls_port}
+    ways: dict[str, Any] = {"imap_security": "starttls", "imap_port": servers.imap_starttls_port}
     ways |= {"smtp_security": "tls", "smtp_port": servers.smtps_port}
     with running_adapter(adapter(servers, **ways)) as rig:
         servers.deliver(mail("Encrypted?", Message_ID="<tls@ann>"))
@@ -271,7 +271,8 @@ def test_the_other_ways_to_encrypt(servers: MailServers) -> None:
         assert event.text.endswith("Encrypted?")
         assert rig.send("ann@example.test", "Yes.", event.message_id).success
         assert servers.sent.pop()["In-Reply-To"] == "<tls@ann>"
-    for wrong in ({"imap_security": "tls", "imap_port": servers.imap_starttls_port}, {"ca_file": ""}):
+    wrongs: list[dict[str, Any]] = [{"imap_security": "tls"}, {"ca_file": ""}]
+    for wrong in wrongs:
         with running_adapter(adapter(servers, **{**ways, **wrong}), connect=False) as rig:
             assert not rig.connect(), "nothing is read or sent without a certificate that is trusted"
 

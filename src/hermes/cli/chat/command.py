@@ -285,7 +285,7 @@ def _answer_on_workers(host: Host, args: argparse.Namespace, message: UserMessag
         session_id=session_id,
         provider=args.provider,
         model=args.model,
-        responder=_questions(output),
+        responder=_questions(host, output),
         can_withdraw=not isinstance(output, TextOutput) or output.can_withdraw,
     )
     with cancelled_by_signals(interrupt), WorkerRuns(host) as runs:
@@ -296,20 +296,24 @@ def _answer_on_workers(host: Host, args: argparse.Namespace, message: UserMessag
     return _exit_code(result, interrupt, host.redactor)
 
 
-def _questions(output: Output) -> OneShotQuestions | None:
+def _questions(host: Host, output: Output) -> OneShotQuestions | None:
     """Shows questions on stderr and reads the answers from stdin, where there is someone to answer."""
     if not isinstance(output, TextOutput) or not can_prompt():
         return None
     from hermes.cli.repl.questions import OneShotQuestions
+    from hermes.journal.questions import Questions
 
-    questions = OneShotQuestions(before_showing=output.pause)
+    def is_answered(approval_id: str) -> bool:
+        return bool(Questions(host.store).settled([approval_id]))
+
+    questions = OneShotQuestions(output.pause, is_answered)
     output.is_asking = lambda: questions.current is not None
     return questions
 
 
 def _attach_questions(host: Host, session: Session, output: Output) -> None:
     """Let the user answer questions, where there is one."""
-    questions = _questions(output)
+    questions = _questions(host, output)
     if questions is not None:
         host.responders.attach(session.id, questions)
     if isinstance(output, TextOutput) and is_embedded(session.models.endpoints[0]):

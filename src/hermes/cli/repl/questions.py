@@ -247,8 +247,10 @@ class OneShotQuestions(PromptQuestions):
 
     _has_time_limit = True
 
-    def __init__(self, before_showing: Callable[[], None] = lambda: None) -> None:
-        super().__init__(self._start_or_wake)
+    def __init__(
+        self, before_showing: Callable[[], None] = lambda: None, is_answered: Callable[[str], bool] | None = None
+    ) -> None:
+        super().__init__(self._start_or_wake, is_answered)
         self._before_showing = before_showing
         self._lock = threading.Lock()
         self._lines: LineReader | None = None
