@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import time
@@ -31,7 +30,7 @@ from hermes.agent.tools.catalogue import agent_tools
 from hermes.agent.tools.web import WebProviders
 from hermes.agent.workers import Workers
 from hermes.checkpoints.port import CheckpointPort
-from hermes.config.changes import changed_settings
+from hermes.config.changes import changed_settings, config_digest
 from hermes.config.load import FreshConfig
 from hermes.config.principals import SERVED_PLATFORMS
 from hermes.config.secrets import home_secrets
@@ -305,11 +304,10 @@ class Host:
     def _describe_environment(self) -> dict[str, Any]:
         """What turns run with; made once, when everything is loaded."""
         if self._environment is None:
-            settings = msgspec.json.encode(self.config, order="deterministic")
             self._environment = {
                 "hermes": __version__,
                 "plugins": {plugin.manifest.key: plugin.manifest.version for plugin in self.plugins.loaded},
-                "config_sha256": hashlib.sha256(settings).hexdigest(),
+                "config_sha256": config_digest(self.config),
                 "settings": self.redactor.mask_data(changed_settings(self.config)),
                 "options": self.options.recorded(),
             }

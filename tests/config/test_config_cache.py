@@ -56,7 +56,7 @@ def test_it_is_private_and_holds_references_as_they_are_written(path: Path) -> N
     assert again.config.model.api_key == "sk-another"
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"\xff\xfe", b'{"digest": "", "document": {}}', b"[]"])
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff\xfe", b'{"version": "", "text": "", "document": {}}', b"[]"])
 def test_a_damaged_cache_is_no_cache(path: Path, damage: bytes) -> None:
     path.write_text(TEXT)
     load_config(path.parent)

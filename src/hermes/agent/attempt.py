@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -52,7 +51,9 @@ class DigestingWire:
     def sha256(self) -> str:
         """The digest; empty before the first request."""
         if self._body is not None:
-            self._sha256, self._body = hashlib.sha256(self._body).hexdigest(), None
+            from hashlib import sha256  # loads OpenSSL, which only a turn needs
+
+            self._sha256, self._body = sha256(self._body).hexdigest(), None
         return self._sha256
 
     def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:

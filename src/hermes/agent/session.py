@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.context.project import ProjectInstructions
+from hermes.agent.context.tokens import estimate
 from hermes.agent.context.transcript import SessionTranscript
 from hermes.agent.context.window import BeforeCompress
 from hermes.agent.events import Listener, MaskedListener, TurnResult, TurnStatus, ignore_events
@@ -327,6 +328,12 @@ class Session:
     def messages(self) -> list[Message]:
         """What the model sees of the conversation, the running turn included."""
         return self.transcript.messages()
+
+    def context_use(self) -> tuple[int, int]:
+        """The tokens of the last request, or an estimate of the next one, and how many the model sees."""
+        length = self.runtime.contexts.seen_by(self.models.endpoints[0])
+        tokens = self.window.status()["last_prompt_tokens"]
+        return tokens or min(estimate(self.messages()), length), length
 
     def compress(self, instructions: str = "", interrupt: Interrupt | None = None) -> CompressionReport:
         """Compact the conversation now, between two turns; ``instructions`` say what to keep above all.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hermes.agent.session import Session
 from hermes.commands.surface import Surface, TerminalScreen
 from hermes.contract.events import SessionReset
-from hermes.errors import HermesError
+from hermes.errors import HermesError, SessionNotFound
 from hermes.host import Host
 from hermes.journal.leases import release_lease
 
@@ -41,6 +41,13 @@ class Conversation:
     def session_id(self) -> str:
         """Its id; empty while no session was needed."""
         return "" if self._session is None else self._session.id
+
+    def title(self) -> str:
+        """The stored title of the session, or the one that waits for its first message."""
+        try:
+            return self.host.sessions.get(self.session.id).title
+        except SessionNotFound:
+            return self.session.title
 
     def start_new(self) -> None:
         """Leave the session for a new one with the same models."""

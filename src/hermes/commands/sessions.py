@@ -5,7 +5,7 @@ from __future__ import annotations
 from hermes.commands.conversation import Conversation
 from hermes.commands.settings import mode_notice
 from hermes.commands.text import ago, columns, plural, positive, shortened
-from hermes.errors import HermesError, SessionNotFound
+from hermes.errors import HermesError
 
 _LISTED = 10
 #: Sessions that can be chosen by their title.
@@ -118,20 +118,12 @@ def title(conversation: Conversation, arguments: str) -> str:
     """Show the title of the session, or change it."""
     session, known = conversation.session, conversation.host.sessions
     if not arguments:
-        return title_of(conversation) or "The session has no title yet; its first message will name it."
+        return conversation.title() or "The session has no title yet; its first message will name it."
     text = shortened(arguments, _LONGEST_TITLE)
     session.title = text
     if known.turn_count(session.id):
         known.rename(session.id, text)
     return f"Title: {text}"
-
-
-def title_of(conversation: Conversation) -> str:
-    """The stored title, or the one that waits for the first message."""
-    try:
-        return conversation.host.sessions.get(conversation.session.id).title
-    except SessionNotFound:
-        return conversation.session.title
 
 
 def leave(conversation: Conversation, arguments: str) -> str:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hermes.agent.context.tokens import estimate
 from hermes.agent.session import Session
 from hermes.commands.conversation import Conversation
-from hermes.commands.sessions import title_of
 from hermes.commands.text import columns, dollars, plural
 from hermes.host import Host
 from hermes.journal.usage.spending import Spending, session_spending
@@ -32,7 +30,7 @@ def status(conversation: Conversation, arguments: str) -> str:
         work += f", {plural(surface.queued, 'message')} waiting"
     facts = {
         "Session": session.id,
-        "Title": title_of(conversation) or "(none yet)",
+        "Title": conversation.title() or "(none yet)",
         "Model": f"{first.model} ({first.provider})" + (f", reasoning effort {effort}" if effort else ""),
         "Folder": str(session.cwd),
         "Context": _context(session),
@@ -51,16 +49,9 @@ def _approvals(host: Host, session: Session) -> str:
 
 def _context(session: Session) -> str:
     """What the model sees of the conversation, and how much of its window that takes."""
-    tokens, length = context_use(session)
+    tokens, length = session.context_use()
     seen = plural(len(session.messages()), "message")
     return f"{seen}, {tokens:,} of {length:,} tokens ({tokens / length:.0%})"
-
-
-def context_use(session: Session) -> tuple[int, int]:
-    """The tokens of the last request, or an estimate of the next one, and how many the model sees."""
-    length = session.runtime.contexts.seen_by(session.models.endpoints[0])
-    tokens = session.window.status()["last_prompt_tokens"]
-    return tokens or min(estimate(session.messages()), length), length
 
 
 def usage(conversation: Conversation, arguments: str) -> str:

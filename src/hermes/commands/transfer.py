@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from hermes.commands.conversation import Conversation
-from hermes.commands.sessions import title_of
 from hermes.commands.text import plural, positive
 from hermes.config.files import write_atomically
 from hermes.errors import HermesError
@@ -70,7 +69,7 @@ def export(conversation: Conversation, arguments: str) -> str:
     if path.suffix in (".json", ".jsonl"):
         text = _records([redactor.mask_data(record) for record in sessions.export(session.id)], path.suffix)
     else:
-        text = redactor.redact(_markdown(title_of(conversation), sessions.messages(session.id)))
+        text = redactor.redact(_markdown(conversation.title(), sessions.messages(session.id)))
     try:
         write_atomically(path, text)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Changed settings: a configuration as what differs from the defaults, without secrets."""
+"""A configuration as it is recorded: its digest, and the settings that differ from the defaults, without secrets."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ from hermes.sanitize import is_secret_key
 def changed_settings(config: Config) -> dict[str, Any]:
     """The settings that are not at their default, nested as in ``config.yaml``; keys and tokens are left out."""
     return _changed(msgspec.to_builtins(config), msgspec.to_builtins(Config()))
+
+
+def config_digest(config: Config) -> str:
+    """The SHA-256 of all settings in hex."""
+    from hashlib import sha256  # loads OpenSSL, which only a turn needs
+
+    return sha256(msgspec.json.encode(config, order="deterministic")).hexdigest()
 
 
 def _changed(value: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -112,7 +111,9 @@ def _report(problems: list[Problem], text: str, path: Path) -> str:
 
 
 class _Parsed(msgspec.Struct):
-    digest: str
+    version: str
+    #: Itself rather than its digest: OpenSSL takes longer to load than all of this.
+    text: str
     document: dict[str, Any]
 
 
@@ -122,12 +123,12 @@ def cached_document(text: str, path: Path) -> dict[str, Any] | None:
         parsed = msgspec.json.decode(_cache_path(path).read_bytes(), type=_Parsed)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return parsed.document if parsed.digest == _digest(text) else None
+    return parsed.document if (parsed.version, parsed.text) == (__version__, text) else None
 
 
 def cache_document(text: str, path: Path, document: dict[str, Any]) -> None:
     """Keep what a valid text holds. In a home that cannot be written it is parsed every time."""
-    data = msgspec.json.encode(_Parsed(_digest(text), document))
+    data = msgspec.json.encode(_Parsed(__version__, text, document))
     if repr(msgspec.json.decode(data, type=_Parsed).document) == repr(document):  # JSON has no NaN, and no key but text
         with contextlib.suppress(ConfigError, OSError):
             write_atomically(_cache_path(path), data.decode())
@@ -136,10 +137,6 @@ def cache_document(text: str, path: Path, document: dict[str, Any]) -> None:
 def _cache_path(path: Path) -> Path:
     # The name begins with that of the file, so that it is protected with it.
     return path.with_name(f"{path.name}.parsed")
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(f"{__version__}\n{text}".encode()).hexdigest()
 
 
 # -- reloading -------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any, cast
 
 import msgspec
@@ -56,6 +55,8 @@ def pack(connection: JournalConnection, session_id: str, text: str) -> str:
 
 def put_blob(connection: JournalConnection, text: str, session_id: str = "") -> str:
     """Store a text once for all that use it, and that the session does, if one is given; returns its digest."""
+    from hashlib import sha256  # loads OpenSSL, which only a turn needs
+
     digest = sha256(text.encode()).hexdigest()
     connection.execute("INSERT INTO blobs (sha256, data) VALUES (?, ?) ON CONFLICT DO NOTHING", (digest, text))
     if session_id:
@@ -114,6 +115,8 @@ def _blob(connection: JournalConnection, digest: str) -> str:
 
 def body_digest(stored: str) -> str:
     """The SHA-256 of a stored body. Where a digest stands for the body, it is that one."""
+    from hashlib import sha256
+
     for mark in (_REFERENCE, _REDACTED):
         if stored.startswith(mark):
             return stored[len(mark) : -2]

@@ -7,7 +7,6 @@ digest behind, breaks nothing.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -50,7 +49,9 @@ def append_events(connection: JournalConnection, lease: Lease, turn_id: str, eve
 
 def first_link(session_id: str) -> bytes:
     """What the chain of a session begins with, so that events of another session do not fit into it."""
-    return hashlib.sha256(b"hermes events 1\0" + session_id.encode()).digest()
+    from hashlib import sha256  # loads OpenSSL, which only a turn needs
+
+    return sha256(b"hermes events 1\0" + session_id.encode()).digest()
 
 
 def next_link(
@@ -65,7 +66,9 @@ def next_link(
     epoch: int | None,
 ) -> bytes:
     """The chain of an event, given that of the event before it."""
-    return hashlib.sha256(previous + _encode((seq, turn_id, kind, key, effect, digest, at, epoch))).digest()
+    from hashlib import sha256
+
+    return sha256(previous + _encode((seq, turn_id, kind, key, effect, digest, at, epoch))).digest()
 
 
 def chain_events(connection: JournalConnection, session_id: str) -> None:

@@ -41,6 +41,19 @@ def test_ctrl_c_stops_the_turn_with_its_processes_and_the_prompt_is_back(home: P
             assert terminal.end() == 130
 
 
+def test_an_interrupt_signal_is_ctrl_c(home: Path, workdir: Path) -> None:
+    write_config(home, "http://127.0.0.1:1/v1")
+    with ReplTerminal(home, workdir) as terminal:
+        terminal.type("half a line")
+        terminal.wait_for("half a line")
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.wait_until_gone("half a line")
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.wait_for("Ctrl-C again to quit")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.end() == 130
+
+
 def test_partial_text_is_kept_and_marked(home: Path, workdir: Path) -> None:
     with ScriptedProvider(
         [text("The answer is forty-", chunks=["The ", "answer ", "is ", "forty-", "two"], hang_after=700)]

@@ -178,20 +178,6 @@ def test_a_plain_chat_imports_no_terminal_library() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_the_prompt_imports_only_what_draws_it() -> None:
-    later = (
-        *("rich", "markdown_it", "pygments", "httpx2", "yaml", "hermes.agent.turn", "hermes.models.wires.chat"),
-        *("hermes.cli.repl.turn_view", "hermes.cli.repl.markdown", "hermes.cli.repl.prompt.completion"),
-        *("hermes.sanitize.assignments", "hermes.sanitize.known", "hermes.agent.tool_call", "hermes.commands.dispatch"),
-    )
-    code = (
-        "import sys, hermes.cli.chat.command, hermes.cli.repl.app, hermes.cli.repl.prompt.screen\n"
-        f"print([name for name in {later!r} if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
-
-
 def test_a_child_shows_what_it_does_now() -> None:
     tools = RunningTools(Redactor(), lambda: 0.0)
     tools.started(child_started("c", "child_1", 0, "look at the tests and fix what is broken", "leaf"))

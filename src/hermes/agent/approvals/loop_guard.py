@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 
 import msgspec
@@ -29,7 +28,7 @@ class LoopGuard:
         if not self._settings.enabled or not limit:
             return None
         with self._lock:
-            _result, repeats = self._repeats.get(_digest(name, args), (b"", 0))
+            _result, repeats = self._repeats.get(_digest_call(name, args), (b"", 0))
             failures = self._failures.get(name, 0)
         if repeats >= limit:
             return (
@@ -49,7 +48,7 @@ class LoopGuard:
         if not settings.enabled or status in ("blocked", "cancelled"):
             return None
         failed = status in ("error", "timeout")
-        call, digest = _digest(name, args), hashlib.blake2b(_bytes(result), digest_size=16).digest()
+        call, digest = _digest_call(name, args), _digest(_bytes(result))
         with self._lock:
             before, count = self._repeats.get(call, (b"", 0))
             repeats = count + 1 if before == digest else 1
@@ -68,12 +67,18 @@ class LoopGuard:
         return None
 
 
-def _digest(name: str, args: Args) -> bytes:
+def _digest_call(name: str, args: Args) -> bytes:
     try:
         text = msgspec.json.encode([name, args], order="deterministic")
     except UnicodeEncodeError:
         text = _bytes(repr((name, args)))
-    return hashlib.blake2b(text, digest_size=16).digest()
+    return _digest(text)
+
+
+def _digest(data: bytes) -> bytes:
+    from hashlib import blake2b  # loads OpenSSL, which only a turn needs
+
+    return blake2b(data, digest_size=16).digest()
 
 
 def _bytes(text: str) -> bytes:

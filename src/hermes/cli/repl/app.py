@@ -27,6 +27,9 @@ def run_repl(
         raise HermesError(NO_MESSAGE)
     if not can_draw("stdin", "stdout"):
         return _run_plain(host, opened, notices, chooses_session=chooses_session)
+    from hermes.cli.repl.prompt.postponed import postpone_unused
+
+    postpone_unused()
     from hermes.cli.repl.prompt.screen import Screen
 
     with Screen(host, sys.stdout) as screen:

@@ -20,7 +20,6 @@ from hermes.cli.repl.status_line import StatusFacts, session_facts, shown_mode
 from hermes.cli.repl.turn_queue import QueuedTurn, TurnQueue
 from hermes.cli.terminal import one_line
 from hermes.commands.conversation import Conversation
-from hermes.commands.sessions import title_of
 from hermes.commands.surface import TerminalScreen, UserMessage
 from hermes.commands.text import plural
 from hermes.config import load_env_file
@@ -495,7 +494,7 @@ class Dialogue:
     def _refresh(self) -> None:
         try:
             facts = session_facts(self.host, self.conversation.session)
-            facts = replace(facts, title=title_of(self.conversation))
+            facts = replace(facts, title=self.conversation.title())
         except HermesError:  # the journal cannot be read; its next user reports that
             facts = self.facts
         self.facts = replace(facts, queued=self.queued)

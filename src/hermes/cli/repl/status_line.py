@@ -6,7 +6,6 @@ import msgspec
 
 from hermes.agent.session import Session
 from hermes.cli.terminal import cells, fitted, one_line
-from hermes.commands.status import context_use
 from hermes.host import Host
 from hermes.journal.usage.spending import session_spending
 
@@ -100,7 +99,7 @@ def session_facts(host: Host, session: Session) -> StatusFacts:
     first = session.models.endpoints[0]
     spent = session_spending(host.store, session.id)
     costs = [one.cost_usd for one in spent if one.cost_usd is not None]
-    tokens, window = context_use(session)
+    tokens, window = session.context_use()
     return StatusFacts(
         model=first.model,
         session_id=session.id,

@@ -454,7 +454,20 @@ class Screen:
         loop.call_soon(self._refresh)
         if not self._is_over:
             self._application.after_render += self._warm_up_once
-            await self._application.run_async(set_exception_handler=False)
+            with self._sigint_as_key():
+                await self._application.run_async(set_exception_handler=False, handle_sigint=False)
+
+    @contextlib.contextmanager
+    def _sigint_as_key(self) -> Generator[None]:
+        """Make SIGINT of another process a key press. prompt_toolkit would do so, too, but load ctypes for it."""
+        before = signal.getsignal(signal.SIGINT)
+        self._loop.add_signal_handler(signal.SIGINT, lambda: self._application.key_processor.send_sigint())
+        try:
+            yield
+        finally:
+            self._loop.remove_signal_handler(signal.SIGINT)
+            if before is not None:
+                signal.signal(signal.SIGINT, before)
 
     def _warm_up_once(self, application: Application[None]) -> None:
         """Prepare for the first message as soon as the prompt is there."""

@@ -1,0 +1,139 @@
+"""Modules that the prompt does not need to be drawn: they are not run before, and are whole when they are used."""
+
+from __future__ import annotations
+
+import os
+import pty
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+from hermes.cli.repl.prompt.postponed import postpone_unused
+from hermes.config.load import load_config
+from support import write_config
+from support.waiting import HANG
+
+#: Writes the names of the modules at the first frame, and ends.
+FIRST_FRAME = """\
+import os, sys
+from pathlib import Path
+import hermes.cli.repl.app as app
+from hermes.cli.main import main
+
+greet = app._greet
+
+def hooked(*arguments):
+    from prompt_toolkit.renderer import Renderer
+    render = Renderer.render
+
+    def once(*arguments, **options):
+        render(*arguments, **options)
+        Path(sys.argv[1]).write_text("\\n".join(sys.modules))
+        os._exit(0)
+
+    Renderer.render = once
+    greet(*arguments)
+
+app._greet = hooked
+main([])
+"""
+#: What only a message, a key or a command needs.
+LATER = (
+    *("_ssl", "_hashlib", "ctypes", "pyexpat", "prompt_toolkit.shortcuts", "wcwidth.grapheme", "pygments", "rich"),
+    *("markdown_it", "httpx2", "yaml", "hermes.agent.turn", "hermes.agent.tool_call", "hermes.models.wires.chat"),
+    *("hermes.sanitize.assignments", "hermes.sanitize.known", "hermes.cli.repl.turn_view", "hermes.cli.repl.markdown"),
+    *("hermes.cli.repl.prompt.completion", "hermes.commands.dispatch", "hermes.commands.sessions"),
+    *("hermes.commands.status", "hermes.commands.settings"),
+)
+USES = {
+    "ssl": "ssl.create_default_context().verify_mode is ssl.CERT_REQUIRED",
+    "asyncio.sslproto": "issubclass(asyncio.sslproto.SSLProtocol, asyncio.BufferedProtocol)",
+    "xml.dom.minidom": "xml.dom.minidom.parseString('<a/>').documentElement.tagName == 'a'",
+    "prompt_toolkit": "prompt_toolkit.PromptSession is prompt_toolkit.shortcuts.PromptSession",
+    "wcwidth": "wcwidth.wcswidth('日本') == 4 and wcwidth.wcwidth('日') == 2",
+}
+
+
+def python(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_only_what_draws_the_prompt_is_there_when_it_is_drawn(home: Path, workdir: Path, tmp_path: Path) -> None:
+    write_config(home, "http://127.0.0.1:1/v1")
+    load_config(home)  # from now on without the parser
+    ours, terminal = pty.openpty()
+    names = tmp_path / "names"
+    environment = {**os.environ, "HERMES_HOME": str(home), "TERM": "xterm-256color"}
+    with open(ours, "rb"), open(terminal, "wb") as screen:  # noqa: PTH123  (descriptors)
+        subprocess.run(
+            [sys.executable, "-c", FIRST_FRAME, str(names)],
+            stdin=screen,
+            stdout=screen,
+            stderr=screen,
+            cwd=workdir,
+            env=environment,
+            timeout=HANG,
+            check=True,
+        )
+    found = set(names.read_text().split())
+    assert "hermes.cli.repl.prompt.screen" in found
+    assert found.isdisjoint(LATER), found.intersection(LATER)
+
+
+def test_a_postponed_module_is_whole_when_it_is_used() -> None:
+    code = (
+        "import sys; from hermes.cli.repl.prompt.postponed import PostponedModule, postpone_unused; postpone_unused()\n"
+        "import hermes.cli.repl.prompt.screen, asyncio.sslproto, prompt_toolkit, ssl, wcwidth, xml.dom.minidom\n"
+        "from prompt_toolkit.formatted_text import HTML\n"
+        f"for name, use in {USES!r}.items():\n"
+        "    before = type(sys.modules[name]) is PostponedModule\n"
+        "    print(name, before, eval(use), type(sys.modules[name]) is PostponedModule)\n"
+        "print(HTML('<b>bold</b>').formatted_text, prompt_toolkit.__version__ > '3', prompt_toolkit.search.__name__)\n"
+        "import wcwidth.wcwidth; from prompt_toolkit import *\n"
+        "print(prompt, sys.modules['wcwidth.wcwidth'].wcwidth('a'))\n"
+        "try: wcwidth.no_such_name\n"
+        "except AttributeError as error: print(error)\n"
+    )
+    *lines, html, rest, error = python(code).splitlines()
+    assert lines == [f"{name} True True False" for name in USES]
+    assert html == "FormattedText([('class:b', 'bold')]) True prompt_toolkit.search"
+    assert rest.startswith("<function prompt at ") and rest.endswith(" 1")
+    assert error == "module 'wcwidth' has no attribute 'no_such_name'"
+
+
+def test_threads_that_use_a_postponed_module_at_once_all_get_it() -> None:
+    code = (
+        "import sys, threading; from hermes.cli.repl.prompt.postponed import postpone_unused; postpone_unused()\n"
+        "import ssl; sys.setswitchinterval(1e-6)\n"
+        "start, seen = threading.Barrier(8), []\n"
+        "def use():\n"
+        "    start.wait(); seen.append((ssl.create_default_context, ssl.SSLContext, ssl.CERT_NONE))\n"
+        "threads = [threading.Thread(target=use) for _ in range(8)]\n"
+        "[thread.start() for thread in threads]; [thread.join() for thread in threads]\n"
+        "print(len(seen), len(set(seen)))"
+    )
+    assert python(code) == "8 1\n"
+
+
+def test_another_release_and_a_module_that_fails_behave_as_usual(tmp_path: Path) -> None:
+    for name, body in (("wcwidth", "def wcwidth(character): return 7\n"), ("prompt_toolkit", "import no_such\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(body)
+    code = (
+        "from hermes.cli.repl.prompt.postponed import postpone_unused; postpone_unused()\n"
+        "from wcwidth import wcwidth; print(wcwidth('a'))\n"
+        "for _ in range(2):\n"
+        "    try: from prompt_toolkit import prompt\n"
+        "    except ImportError as error: print(error)\n"
+    )
+    assert python(code, PYTHONPATH=str(tmp_path)) == "7\n" + "No module named 'no_such'\n" * 2
+
+
+def test_a_module_that_is_imported_already_stays_what_it_is() -> None:
+    postpone_unused()
+    assert sys.modules["ssl"] is ssl and type(ssl) is type(sys)
