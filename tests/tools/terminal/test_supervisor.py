@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -140,15 +141,24 @@ def test_it_starts_with_the_first_command_and_ends_with_the_host() -> None:
         sleeping.wait(HANG)
 
 
+_HAS_BASH = os.access("/bin/bash", os.X_OK)
 _STARTS = {
     "pipes": "ChildProcess(command, cwd='.', supervisor=supervisor)",
+    "bash": "ChildProcess(\n"
+    "    ['/bin/bash', *command[1:]], cwd='.', env={'PATH': os.environ['PATH']}, supervisor=supervisor\n)",
     "terminal": "ChildProcess(command, cwd='.', pty=True, supervisor=supervisor)",
     "hook command": "run_command(\n"
     "    command, stdin=b'', cwd='.', confinement=Confinement(os.environ), timeout=300, supervisor=supervisor\n)",
 }
 
 
-@pytest.mark.parametrize("start", _STARTS.values(), ids=list(_STARTS))
+@pytest.mark.parametrize(
+    "start",
+    [
+        pytest.param(start, id=name, marks=[pytest.mark.skipif(name == "bash" and not _HAS_BASH, reason="no bash")])
+        for name, start in _STARTS.items()
+    ],
+)
 def test_a_hermes_killed_between_start_and_registration_leaves_no_process(tmp_path: Path, start: str) -> None:
     program = (
         "import os, signal\n"
@@ -179,15 +189,18 @@ def _works_in(folder: Path) -> bool:
     return False
 
 
-@pytest.mark.parametrize("pty", [False, True], ids=["pipes", "terminal"])
-def test_a_command_runs_when_its_supervisor_was_killed(tmp_path: Path, pty: bool) -> None:
+@pytest.mark.parametrize(("shell", "pty"), [("sh", False), ("bash", False), ("sh", True)])
+def test_a_command_runs_when_its_supervisor_was_killed(tmp_path: Path, shell: str, pty: bool) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
     supervisor = ProcessSupervisor()
     supervisor.start()
     killed = supervising_process(supervisor)
     os.kill(killed, signal.SIGKILL)
     wait_until(lambda: not is_running(killed), "the end of the supervising process")
-    command = ["sh", "-c", "echo out; echo err >&2; yes | head -n 1"]
-    child = ChildProcess(command, cwd=str(tmp_path), pty=pty, supervisor=supervisor)
+    command = [shell, "-c", "echo out; echo err >&2; yes | head -n 1"]
+    env = {"PATH": os.environ["PATH"]}
+    child = ChildProcess(command, cwd=str(tmp_path), env=env, pty=pty, supervisor=supervisor)
     output = b""
     while piece := child.read(HANG):
         output += piece

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import IO, TYPE_CHECKING, Literal
 
-from hermes.tools.terminal.supervisor import REGISTER
+from hermes.tools.terminal.supervisor import REGISTER, registration_script
 
 if TYPE_CHECKING:
     import subprocess
@@ -60,7 +60,12 @@ class ChildProcess:
                 errors = STDOUT if keep_stderr else DEVNULL
                 if registration is not None:
                     errors = registration
-                    arguments = ["/bin/sh", "-c", _REGISTERED if keep_stderr else _REGISTERED_SILENT, "sh", *arguments]
+                    if keep_stderr and env is not None and _reads_script(arguments, env):
+                        script = registration_script()
+                        env, pass_fds = {**env, "BASH_ENV": f"/dev/fd/{script}"}, (*pass_fds, script)
+                    else:
+                        register = _REGISTERED if keep_stderr else _REGISTERED_SILENT
+                        arguments = ["/bin/sh", "-c", register, "sh", *arguments]
                 self._process = _start(arguments, cwd, env, pass_fds, (source, PIPE, errors))
                 self._output, self._input = self._process.stdout, self._process.stdin
         self.pid = self._process.pid
@@ -256,6 +261,24 @@ def _on_terminal(
     finally:
         os.close(slave)
     return process, output, open(os.dup(master), "wb", buffering=0)
+
+
+#: Variables with which bash does not read our script, or reads it with other options or functions of the user.
+_IN_THE_WAY = frozenset({"BASH_ENV", "BASHOPTS", "SHELLOPTS", "POSIXLY_CORRECT", "POSIX_PEDANTIC"}).union(
+    f"BASH_FUNC_{name}%%" for name in ("trap", "echo", "exec", "unset", ":")
+)
+
+
+def _reads_script(arguments: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Whether the process is a bash that reads ``registration_script`` before the command it is given."""
+    return (
+        len(arguments) == 3
+        and arguments[1] == "-c"
+        and os.path.basename(arguments[0]) == "bash"
+        and _IN_THE_WAY.isdisjoint(env)
+        and (os.getuid(), os.getgid()) == (os.geteuid(), os.getegid())
+        and registration_script() >= 0
+    )
 
 
 def _exit_descriptor(pid: int) -> int:

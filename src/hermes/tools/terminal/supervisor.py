@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from functools import cache
 
 #: ``+ 123`` adds a group to its list, ``- 123`` removes it. At the end of its input it kills those that are left.
 _SCRIPT = """\
@@ -32,6 +33,29 @@ for group in $groups; do kill -s KILL -- "-$group"; done
 REGISTER = 'trap "" PIPE; echo "+ $$" >&2; trap - PIPE; '
 
 _REAP_SECONDS = 0.1
+
+
+@cache
+def registration_script() -> int:
+    """A descriptor of a file for ``BASH_ENV``, which bash reads before its command; -1 where there are no such files.
+
+    It registers a bash whose standard error is the descriptor of ``registration``, directs its standard error to its
+    output, and leaves nothing behind that the command could see. That saves a shell in front of it. A child process
+    must inherit the descriptor. Nothing can change the file, and it stays open.
+    """
+    if not hasattr(os, "memfd_create"):
+        return -1
+    from fcntl import F_ADD_SEALS, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE, fcntl
+
+    try:
+        descriptor = os.memfd_create("hermes-registration", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        # The last line sets $_ to what it is in a bash that has read no file.
+        script = f'{REGISTER}\nexec 2>&1 {descriptor}<&-\nunset BASH_ENV\n: "$BASH"\n'
+        os.write(descriptor, script.encode())
+        fcntl(descriptor, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
+    except OSError:
+        return -1
+    return descriptor if os.access(f"/dev/fd/{descriptor}", os.R_OK) else -1
 
 
 class ProcessSupervisor:

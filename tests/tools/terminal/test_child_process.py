@@ -1,0 +1,99 @@
+"""Commands that register themselves with the supervisor: the shell they run in is as it would be without that."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Generator, Mapping
+from pathlib import Path
+
+import pytest
+
+from hermes.tools.terminal import child_process
+from hermes.tools.terminal.child_process import ChildProcess
+from hermes.tools.terminal.supervisor import ProcessSupervisor
+from support.waiting import HANG
+
+BASH = shutil.which("bash") or ""
+pytestmark = pytest.mark.skipif(not BASH, reason="bash is not installed")
+
+
+@pytest.fixture
+def supervisor() -> Generator[ProcessSupervisor]:
+    supervisor = ProcessSupervisor()
+    yield supervisor
+    supervisor.close()
+
+
+def run(command: str, cwd: Path, env: Mapping[str, str], supervisor: ProcessSupervisor) -> str:
+    child = ChildProcess([BASH, "-c", command], cwd=str(cwd), env=env, supervisor=supervisor)
+    output = b""
+    while piece := child.read(HANG):
+        output += piece
+    assert child.wait(HANG) is not None
+    child.close()
+    return output.decode()
+
+
+def plain(command: str, cwd: Path, env: Mapping[str, str]) -> str:
+    return subprocess.run(
+        [BASH, "-c", command],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        text=True,
+        check=False,
+    ).stdout
+
+
+PROBES = {
+    "environment": "env | sort",
+    "parameters": 'echo "$_ $- $0 $? $# $LINENO $SHLVL $BASH_SUBSHELL <$BASH_EXECUTION_STRING>"',
+    "options": "shopt; set -o; umask; trap; alias; hash; declare -F; ulimit -a",
+    "variables": "compgen -v | grep -v PIPESTATUS | sort",
+    "descriptors": "for fd in /dev/fd/*; do [ -e $fd ] && echo $fd; done; [ /dev/fd/1 -ef /dev/fd/2 ] && echo same",
+    "signals": "grep Sig /proc/$$/status; grep Sig /proc/self/status",
+    "errors": "no-such-program; echo out; echo err >&2; if",
+}
+
+
+@pytest.mark.parametrize("probe", PROBES.values(), ids=list(PROBES))
+def test_a_command_finds_its_shell_as_it_is_without_a_supervisor(
+    tmp_path: Path, supervisor: ProcessSupervisor, probe: str
+) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LC_ALL": "C"}
+    assert run(probe, tmp_path, env, supervisor) == plain(probe, tmp_path, env) != ""
+
+
+def test_bash_registers_itself_without_another_shell(
+    tmp_path: Path, supervisor: ProcessSupervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if child_process.registration_script() < 0:
+        pytest.skip("this system has no files in memory")
+    monkeypatch.setattr(child_process, "_REGISTERED", "exit 3")
+    env = {"PATH": os.environ["PATH"]}
+    assert run("echo ran", tmp_path, env, supervisor) == "ran\n"
+
+
+@pytest.mark.parametrize("variable", ["BASH_ENV", "POSIXLY_CORRECT", "SHELLOPTS", "BASH_FUNC_which%%"])
+def test_what_the_user_sets_for_bash_has_its_effect(
+    tmp_path: Path, supervisor: ProcessSupervisor, variable: str
+) -> None:
+    (tmp_path / "mine.sh").write_text("mine=read\n")
+    values = {"BASH_ENV": str(tmp_path / "mine.sh"), "POSIXLY_CORRECT": "1", "SHELLOPTS": "posix"}
+    value = values.get(variable, "() { echo mine; }")
+    env = {"PATH": os.environ["PATH"], variable: value}
+    probe = 'echo "<$mine>" $BASH_ENV; set -o | grep posix; which; echo err >&2'
+    assert run(probe, tmp_path, env, supervisor) == plain(probe, tmp_path, env) != ""
+
+
+@pytest.mark.parametrize("name", ["trap", "echo", "exec", "unset"])
+def test_functions_of_the_user_do_not_keep_a_command_from_running(
+    tmp_path: Path, supervisor: ProcessSupervisor, name: str
+) -> None:
+    env = {"PATH": os.environ["PATH"], f"BASH_FUNC_{name}%%": "() { exit 1; }"}
+    assert run("printf out; printf err >&2", tmp_path, env, supervisor) == "outerr"
