@@ -40,6 +40,21 @@ def test_a_hardline_command_in_a_script_is_refused(command: str, name: str, text
     assert decision(command, name, text, is_new=is_new)[0] == "hardline"
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_command_only_reads_when_its_script_does(is_new: bool) -> None:
+    def only_reads(command: str, text: str) -> bool:
+        def read(path: str) -> Script | None:
+            return Script(text, is_new)
+
+        return judge_command(command, cwd=PROJECT, home="/home/user", scripts=read).only_reads
+
+    assert only_reads("cat a.txt | sort", "") and only_reads("bash h.sh", "git status\nls -l | wc -l\n")
+    assert not only_reads("cat a.txt > b.txt", "")
+    assert not only_reads("bash h.sh", "echo x > b.txt\n")
+    assert not only_reads(". ./h.sh", "touch b.txt\n")
+    assert not only_reads("cat a.txt; no-such-program", "")
+
+
 def test_all_rules_count_in_a_script_of_this_session() -> None:
     text = "rm -rf build\ngit push --force\n"
     assert decision("bash h.sh", "h.sh", text, is_new=True)[1] == {"recursive-delete", "git-force-push"}

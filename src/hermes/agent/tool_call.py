@@ -282,7 +282,8 @@ class ToolCall(msgspec.Struct):
     def _run_after_checkpoint(self, tool: Tool, args: Args) -> str:
         """Run the tool; what it changes in files is saved before, once in a turn."""
         checkpoints = self.runtime.checkpoints
-        if checkpoints is None or (tool.writes is None and not self._may_change_tree(tool, args)):
+        changes_tree = tool.changes_tree and self.context.may_change_tree
+        if checkpoints is None or (tool.writes is None and not changes_tree):
             return tool.run(args, self.context)
         from hermes.checkpoints.store import CheckpointError
 
@@ -291,16 +292,6 @@ class ToolCall(msgspec.Struct):
             return checkpoints.run(self._turn_in_progress(), paths, lambda: tool.run(args, self.context))
         except CheckpointError as error:
             return tool_error(str(error), error_type="no_checkpoint")
-
-    def _may_change_tree(self, tool: Tool, args: Args) -> bool:
-        if not tool.changes_tree:
-            return False
-        command = args.get("command")
-        if not isinstance(command, str):
-            return True
-        from hermes.policy.judge import only_reads
-
-        return not only_reads(command, cwd=self.context.cwd, hermes_home=self.runtime.home)
 
     def _turn_in_progress(self) -> TurnInProgress:
         """The turn of the user that the call belongs to, also when a child agent makes the call."""

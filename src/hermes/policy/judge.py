@@ -34,8 +34,9 @@ def judge_command(
     the scripts that the command runs; without it no file is read. ``budget`` counts the steps of the analysis.
     """
     findings = Findings()
-    _judge(command, _path_context(cwd, home, hermes_home), findings, TERMINAL, scripts, budget or StepBudget())
-    return findings.verdict()
+    paths = _path_context(cwd, home, hermes_home)
+    harmless = _judge(command, paths, findings, TERMINAL, scripts, budget or StepBudget())
+    return findings.verdict(harmless=harmless)
 
 
 def judge_input(
@@ -71,16 +72,19 @@ def reads_commands(command: str) -> bool:
 
 def _judge(
     command: str, paths: PathContext, findings: Findings, stdin: Flow, scripts: ScriptReader | None, budget: StepBudget
-) -> None:
+) -> bool:
+    """Add the findings for a command. Whether every program in it is known to change nothing."""
     if "\0" in command or len(command) > LONGEST:
         findings.add("unreadable", command)
     if is_deceptive(command):
         findings.add("hidden-text", command)
+    harmless = True
     for text in readings(command[: 2 * LONGEST]):
         try:
-            analyse(text, paths.copy(), findings, stdin, scripts, budget)
+            harmless = analyse(text, paths.copy(), findings, stdin, scripts, budget) and harmless
         except Exception:  # a bug in the analysis must neither allow a command nor end a turn
             findings.add("unreadable", text)
+    return harmless
 
 
 def analyse(
@@ -90,13 +94,29 @@ def analyse(
     stdin: Flow = TERMINAL,
     scripts: ScriptReader | None = None,
     budget: StepBudget | None = None,
-) -> None:
-    """Add the findings for one reading of a command."""
-    shell = Shell(ShellState(paths, starting_variables(paths)), findings, budget, scripts)
+) -> bool:
+    """Add the findings for one reading of a command. Whether every program in it is known to change nothing."""
+    shell = _JudgedShell(ShellState(paths, starting_variables(paths)), findings, budget, scripts)
     try:
         shell.read(text, stdin)
     except (TooComplex, RecursionError):
         findings.add("unreadable", text)
+        return False
+    return shell.harmless
+
+
+class _JudgedShell(Shell):
+    """A shell that also notes whether all its programs only read."""
+
+    harmless = True
+
+    def report(self, key: str, part: str) -> None:
+        self.harmless = False
+        super().report(key, part)
+
+    def check(self, call: Call) -> None:
+        self.harmless = self.harmless and changes_nothing(call)
+        super().check(call)
 
 
 def _path_context(cwd: Path | str | None, home: Path | str | None, hermes_home: Path | str | None) -> PathContext:
@@ -136,33 +156,6 @@ class _CommandLister(Shell):
 
     def findings_of(self, words: list[str], like: Call) -> Findings:
         return Findings()  # mentioned, not run
-
-
-def only_reads(command: str, *, cwd: Path | str, hermes_home: Path | str | None = None) -> bool:
-    """Whether every program in a command line is known to change nothing, and nothing else is found in it."""
-    paths = _path_context(cwd, None, hermes_home)
-    for text in readings(command):
-        shell = _ReadOnlyShell(ShellState(paths.copy(), starting_variables(paths)), Findings())
-        try:
-            shell.read(text[:LONGEST])
-        except (TooComplex, RecursionError):
-            return False
-        if not shell.harmless:
-            return False
-    return True
-
-
-class _ReadOnlyShell(Shell):
-    """A shell that notes whether all its programs only read."""
-
-    harmless = True
-
-    def report(self, key: str, part: str) -> None:
-        self.harmless = False
-
-    def check(self, call: Call) -> None:
-        self.harmless = self.harmless and changes_nothing(call)
-        super().check(call)
 
 
 def judge_write(path: str, *, hermes_home: Path | str) -> Finding | None:

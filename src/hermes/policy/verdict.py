@@ -31,10 +31,11 @@ class Verdict:
 
     decision: Decision
     findings: tuple[Finding, ...] = ()
+    #: Whether every program in the command is known to change nothing, and nothing was found.
+    only_reads: bool = False
 
 
 _LONGEST_PART = 160
-_ALLOW = Verdict("allow")
 
 
 class Findings:
@@ -73,10 +74,10 @@ class Findings:
         }
         return rest
 
-    def verdict(self) -> Verdict:
-        """The verdict for the findings so far."""
+    def verdict(self, *, harmless: bool = False) -> Verdict:
+        """The verdict for the findings so far. ``harmless``: every program is known to change nothing."""
         if not self._found:
-            return _ALLOW
+            return Verdict("allow", only_reads=harmless)
         found = sorted(self._found.values(), key=lambda finding: not finding.hardline)
         return Verdict("hardline" if found[0].hardline else "ask", tuple(found))
 

@@ -73,6 +73,8 @@ class ToolContext(msgspec.Struct):
     checked: Collection[str] | None = None
     #: The call was let through because it only reads: its command is held to that, where the machine can do it.
     only_reads: bool = False
+    #: The call may change any file of the project, as far as the gate knows: they are saved before.
+    may_change_tree: bool = True
     #: What the command of this call did that was undone; a user may be asked whether to keep it.
     undone: Sequence[UndoneChange] = ()
     #: A call that this one made returned text of strangers.

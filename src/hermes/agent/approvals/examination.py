@@ -33,12 +33,15 @@ class Examination(msgspec.Struct, frozen=True):
     #: The command line that the call runs, if it is one, and where.
     command: str | None = None
     cwd: str = ""
+    #: The command line changes nothing, as far as is known of its programs.
+    only_reads: bool = False
 
 
 def examine_call(
     tool: Tool, args: Args, context: ToolContext, hermes_home: Path, since: float, *, telling_apart: bool = True
 ) -> Examination:
     """Examine a call. ``since``: when the session began. ``telling_apart``: whether commands that only read matter."""
+    context.may_change_tree = tool.changes_tree
     if tool.name == "terminal" and not tool.plugin:
         return _terminal(args, context, hermes_home, since, telling_apart=telling_apart)
     if tool.name == "process" and not tool.plugin:
@@ -57,7 +60,7 @@ def examine_command(command: str, cwd: str, hermes_home: Path, since: float) -> 
     from hermes.policy import judge_command
 
     verdict = judge_command(command, cwd=cwd, hermes_home=hermes_home, scripts=SessionScripts(cwd, since))
-    return Examination("command", verdict.findings, command, cwd)
+    return Examination("command", verdict.findings, command, cwd, verdict.only_reads)
 
 
 #: Tools of the agent that change nothing but the agent's own notes, or whose calls are examined themselves.
@@ -79,17 +82,13 @@ def _terminal(args: Args, context: ToolContext, hermes_home: Path, since: float,
     except ValueError:
         cwd = str(context.cwd)  # the tool refuses such a directory by itself
     examined = examine_command(command, cwd, hermes_home, since)
+    context.may_change_tree = not examined.only_reads
     if args.get("outside_sandbox") and context.confinements.can_leave(context.scope):
         from hermes.policy import Finding
 
         leaves = Finding(OUTSIDE_SANDBOX, "runs outside of the sandbox", command)
         return replace(examined, found=(*examined.found, leaves))
-    if not telling_apart or examined.found:
-        return examined
-    from hermes.policy.judge import only_reads
-
-    effect: CallEffect = "read-only-command" if only_reads(command, cwd=cwd, hermes_home=hermes_home) else "command"
-    return Examination(effect, (), command, cwd)
+    return replace(examined, effect="read-only-command") if telling_apart and examined.only_reads else examined
 
 
 def _script(args: Args, context: ToolContext) -> Examination:
