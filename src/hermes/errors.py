@@ -139,12 +139,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that was probably meant; empty when none is near. Two swapped letters are one mistake."""
+    """The known name that was probably meant; empty when none is near. Two swapped letters are one mistake.
+
+    A name that begins with what was written comes first: it was cut short.
+    """
     from difflib import get_close_matches  # only a mistake needs it
 
     close = get_close_matches(name, list(known), n=5)
-    best = min(close, key=lambda one: (_edits(name, one), abs(len(one) - len(name))), default="")
-    return best if 2 * _edits(name, best) <= max(len(name), len(best)) else ""
+    rank = {one: (not one.startswith(name), _edits(name, one), abs(len(one) - len(name))) for one in close}
+    best = min(close, key=rank.__getitem__, default="")
+    return best if best.startswith(name) or 2 * _edits(name, best) <= max(len(name), len(best)) else ""
 
 
 def _edits(one: str, other: str) -> int:

@@ -26,9 +26,9 @@ from support.waiting import HANG, wait_until
 
 _SECONDS = 600.0
 #: Turns that are with the workers at the same time, and those of one session.
-_IN_FLIGHT, _TURNS_OF_A_SESSION = 12, 3
-#: Each of two workers keeps 200 sessions open, so its memory grows until it has had so many.
-_SESSIONS_UNTIL_FULL = 450
+_IN_FLIGHT, _TURNS_OF_A_SESSION = 12, 2
+#: Each of two workers keeps 1,000 sessions open, so its memory grows until it has had so many.
+_SESSIONS_UNTIL_FULL = 2_250
 _MOST_GROWTH = 8e6
 
 

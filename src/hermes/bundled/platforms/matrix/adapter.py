@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import uuid
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +24,6 @@ from hermes.gateway.adapter import (
 )
 from hermes.gateway.platform_api import PlatformApi, PlatformApiError
 from hermes.gateway.platform_receiving import ReceiveTask, polled
-from hermes.scope import new_id
 
 from .events import MatrixFile, as_object, read_event
 from .settings import MatrixSettings
@@ -193,7 +193,9 @@ class MatrixAdapter(BasePlatformAdapter):
             if thread:
                 body["m.relates_to"] = {"rel_type": "m.thread", "event_id": thread}
             try:
-                sent.append(await self._put(chat_id, body, _transaction(f"{key}:{number}" if key else new_id())))
+                sent.append(
+                    await self._put(chat_id, body, _transaction(f"{key}:{number}" if key else uuid.uuid4().hex))
+                )
             except PlatformApiError as error:
                 result = error.result()
                 # With the same transaction ids again, the server makes no second event of what it has already.
@@ -211,7 +213,7 @@ class MatrixAdapter(BasePlatformAdapter):
             "m.relates_to": {"rel_type": "m.replace", "event_id": message_id},
         }
         try:
-            await self._put(chat_id, edit, _transaction(new_id()))
+            await self._put(chat_id, edit, _transaction(uuid.uuid4().hex))
         except PlatformApiError as error:
             return error.result()
         return SendResult(True, message_id)
