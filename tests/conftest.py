@@ -85,7 +85,8 @@ def private_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     """No test sees the keys, settings, sessions, proxies or certificates of the person who runs it."""
     private = ("_API_KEY", "_BASE_URL", "_PROXY")
     for name in list(os.environ):
-        if name.startswith("HERMES_") or name.upper().endswith(private) or name in VARIABLES:
+        # pytest gives its worker processes a width, which would be that of a terminal.
+        if name.startswith("HERMES_") or name.upper().endswith(private) or name in VARIABLES or name == "COLUMNS":
             monkeypatch.delenv(name)
     monkeypatch.setenv("HERMES_HOME", str(tmp_path / "home"))
 
