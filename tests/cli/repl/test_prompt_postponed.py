@@ -41,17 +41,23 @@ main([])
 #: What only a message, a key or a command needs.
 LATER = (
     *("_ssl", "_hashlib", "ctypes", "pyexpat", "prompt_toolkit.shortcuts", "wcwidth.grapheme", "pygments", "rich"),
+    *("prompt_toolkit.widgets.base", "prompt_toolkit.formatted_text.ansi", "prompt_toolkit.completion.nested"),
     *("markdown_it", "httpx2", "yaml", "hermes.agent.turn", "hermes.agent.tool_call", "hermes.models.wires.chat"),
     *("hermes.sanitize.assignments", "hermes.sanitize.known", "hermes.cli.repl.turn_view", "hermes.cli.repl.markdown"),
     *("hermes.cli.repl.prompt.completion", "hermes.commands.dispatch", "hermes.commands.sessions"),
     *("hermes.commands.status", "hermes.commands.settings"),
 )
+#: Things of each that are elsewhere than what the prompt uses of it.
 USES = {
     "ssl": "ssl.create_default_context().verify_mode is ssl.CERT_REQUIRED",
     "asyncio.sslproto": "issubclass(asyncio.sslproto.SSLProtocol, asyncio.BufferedProtocol)",
     "xml.dom.minidom": "xml.dom.minidom.parseString('<a/>').documentElement.tagName == 'a'",
+    "prompt_toolkit.formatted_text": "prompt_toolkit.formatted_text.ANSI('a').value == 'a'",
+    "prompt_toolkit.widgets": "issubclass(prompt_toolkit.widgets.TextArea, object)",
+    "prompt_toolkit.completion": "prompt_toolkit.completion.FuzzyCompleter.__name__ == 'FuzzyCompleter'",
+    "prompt_toolkit.lexers": "prompt_toolkit.lexers.PygmentsLexer.__name__ == 'PygmentsLexer'",
     "prompt_toolkit": "prompt_toolkit.PromptSession is prompt_toolkit.shortcuts.PromptSession",
-    "wcwidth": "wcwidth.wcswidth('日本') == 4 and wcwidth.wcwidth('日') == 2",
+    "wcwidth": "wcwidth.wcwidth('日') == 2 and wcwidth.wrap('a b', 1) == ['a', 'b']",
 }
 
 
@@ -88,18 +94,20 @@ def test_only_what_draws_the_prompt_is_there_when_it_is_drawn(home: Path, workdi
 def test_a_postponed_module_is_whole_when_it_is_used() -> None:
     code = (
         "import sys; from hermes.cli.repl.prompt.postponed import PostponedModule, postpone_unused; postpone_unused()\n"
-        "import hermes.cli.repl.prompt.screen, asyncio.sslproto, prompt_toolkit, ssl, wcwidth, xml.dom.minidom\n"
+        "import hermes.cli.repl.prompt.screen, asyncio.sslproto, prompt_toolkit, ssl, xml.dom.minidom\n"
+        "import wcwidth.wcwidth; print(wcwidth.wcwidth('日'))\n"
         "from prompt_toolkit.formatted_text import HTML\n"
         f"for name, use in {USES!r}.items():\n"
         "    before = type(sys.modules[name]) is PostponedModule\n"
         "    print(name, before, eval(use), type(sys.modules[name]) is PostponedModule)\n"
         "print(HTML('<b>bold</b>').formatted_text, prompt_toolkit.__version__ > '3', prompt_toolkit.search.__name__)\n"
-        "import wcwidth.wcwidth; from prompt_toolkit import *\n"
+        "from prompt_toolkit import *\n"
         "print(prompt, sys.modules['wcwidth.wcwidth'].wcwidth('a'))\n"
         "try: wcwidth.no_such_name\n"
         "except AttributeError as error: print(error)\n"
     )
-    *lines, html, rest, error = python(code).splitlines()
+    width, *lines, html, rest, error = python(code).splitlines()
+    assert width == "2"
     assert lines == [f"{name} True True False" for name in USES]
     assert html == "FormattedText([('class:b', 'bold')]) True prompt_toolkit.search"
     assert rest.startswith("<function prompt at ") and rest.endswith(" 1")

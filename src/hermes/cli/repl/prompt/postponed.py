@@ -10,14 +10,22 @@ from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import Any
 
-#: Per module, the modules that have some of its names, for which its own code need not run. Those that the installed
-#: release does not have are passed over.
-_POSTPONED: dict[str, dict[str, tuple[str, ...]]] = {
-    "ssl": {},  # asyncio imports it for connections, of which the prompt has none
-    "asyncio.sslproto": {},
-    "xml.dom.minidom": {},  # prompt_toolkit parses formatted text with it, which the prompt does not use
-    "prompt_toolkit": {},  # imports its dialogs and progress bars
-    "wcwidth": {"wcwidth": ("wcwidth._wcwidth_c", "wcwidth._wcwidth")},  # imports a terminal's whole grammar
+#: Per module, the modules that have the names which the prompt uses, so that its own code need not run. Those that the
+#: installed release does not have are passed over. A package comes before what is in it.
+_POSTPONED: dict[str, tuple[str, ...]] = {
+    "ssl": (),  # asyncio imports it for connections, of which the prompt has none
+    "asyncio.sslproto": (),
+    "xml.dom.minidom": (),  # parses formatted text, which the prompt does not use
+    "wcwidth": ("wcwidth._wcwidth_c", "wcwidth._wcwidth"),  # imports a terminal's whole grammar
+    "prompt_toolkit": (),  # imports dialogs and progress bars
+    "prompt_toolkit.formatted_text": (
+        "prompt_toolkit.formatted_text.base",
+        "prompt_toolkit.formatted_text.utils",
+        "prompt_toolkit.formatted_text.html",
+    ),
+    "prompt_toolkit.completion": ("prompt_toolkit.completion.base",),
+    "prompt_toolkit.lexers": ("prompt_toolkit.lexers.base",),
+    "prompt_toolkit.widgets": ("prompt_toolkit.widgets.toolbars",),
 }
 
 
@@ -34,6 +42,12 @@ class PostponedModule(ModuleType):
         with _locks[known]:
             _run(self)
         return getattr(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Keep a submodule that was imported from taking the place of a function of the same name."""
+        sources = (sys.modules.get(source) for source in _POSTPONED[self.__name__])
+        if not isinstance(value, ModuleType) or not any(hasattr(source, name) for source in sources):
+            super().__setattr__(name, value)
 
 
 _locks = {name: threading.Lock() for name in _POSTPONED}
@@ -66,13 +80,13 @@ def _spec(name: str) -> ModuleSpec | None:
 
 def _found_elsewhere(module: ModuleType, name: str) -> Any:
     """The name's value, when one of the submodules has it or is it."""
-    for source in _POSTPONED[module.__name__].get(name, ()):
+    if "__path__" not in vars(module) or name.startswith("__"):
+        return None
+    for source in _POSTPONED[module.__name__]:
         try:
             return getattr(import_module(source), name)
         except (ImportError, AttributeError):
             continue
-    if "__path__" not in vars(module) or name.startswith("__"):
-        return None
     submodule = f"{module.__name__}.{name}"
     return import_module(submodule) if find_spec(submodule) is not None else None
 
