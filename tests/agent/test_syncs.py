@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Generator
@@ -187,6 +188,58 @@ def test_an_effect_starts_once_its_claim_is_on_disk(make_host: HostFactory, work
     assert kinds == [["turn_started", "step_done", "step_done", "step_claimed"]]
     assert [synced == written for synced, written in counts] == [True]
     assert (workdir / "effects.log").read_text() == "ran\n"
+
+
+def test_the_result_of_an_effect_is_brought_to_the_disk_while_the_next_answer_is_awaited(
+    make_host: HostFactory, workdir: Path
+) -> None:
+    may_answer = threading.Event()
+
+    def answer(request: Any) -> Any:
+        if request.step == 0:
+            return tool_call("terminal", {"command": "true"})
+        assert may_answer.wait(60)
+        return text("Done.")
+
+    def is_synced() -> bool:
+        log = cast("dict[str, int]", vars(vars(host.store)["_log"]))
+        return log["_synced"] == log["_written"] and "tool:1.0" in keys(host, turn.session.id)
+
+    with ScriptedProvider(answer) as provider:
+        host = make_host(provider, allow_everything=True)
+        turn = Running(host)
+        provider.wait_for_request(2)
+        wait_until(is_synced, "the sync of the result")
+        may_answer.set()
+        turn.join(60)
+    assert turn.result is not None and turn.result.answer == "Done."
+
+
+def test_the_log_names_an_answer_while_its_command_runs(make_host: HostFactory, workdir: Path) -> None:
+    """The line is written once the command has started: it delays none, and none delays it."""
+    lines: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    logger, kept = logging.getLogger("hermes"), Kept()
+    level = logger.level
+    logger.addHandler(kept)
+    logger.setLevel("INFO")
+    try:
+        command = "until [ -e go ]; do sleep 0.01; done"
+        with ScriptedProvider([tool_call("terminal", {"command": command}), text("Done.")]) as provider:
+            turn = Running(make_host(provider, allow_everything=True))
+            try:
+                wait_until(lambda: any("answered by" in line for line in lines), "the line about the answer")
+            finally:
+                (workdir / "go").touch()
+                turn.join(60)
+    finally:
+        logger.removeHandler(kept)
+        logger.setLevel(level)
+    assert turn.result is not None and turn.result.answer == "Done."
 
 
 def test_a_reply_and_the_claims_of_its_calls_are_one_transaction(make_host: HostFactory, workdir: Path) -> None:

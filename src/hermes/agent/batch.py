@@ -135,7 +135,7 @@ class ToolBatch:
             else:
                 self._close(slot, outcome)
         self._claim([slot for slot in ready if slot.unsafe])
-        if not all(_is_quick(slot) for slot in ready):
+        if not all(_is_quick(slot) or _commits_before_waiting(slot) for slot in ready):
             self._journal.commit_soon()
         for slot in ready:
             self._notify(slot.call.started())
@@ -158,12 +158,13 @@ class ToolBatch:
     def _claim(self, slots: list[_Slot]) -> None:
         """Write-ahead claim: record that these calls are about to run, so that a crash never runs them twice.
 
-        The reply that asked for them is in the same transaction. This is the one sync that a step waits for.
+        The reply that asked for them is in the same transaction. This is the one sync that a step waits for. The log
+        can wait until the calls do.
         """
         for slot in slots:
             self._journal.step(slot.key, "claimed", "unsafe", slot.call.claim())
         if slots:
-            self._journal.commit()
+            self._journal.commit(log=False)
 
     def _run_alone(self, slot: _Slot) -> None:
         # A plugin's tool may ignore the interrupt; on a worker thread it can be abandoned.
@@ -217,7 +218,7 @@ class ToolBatch:
             self._journal.step(slot.key, "done", effect, slot.call.record(outcome))
             slot.outcome = outcome
         if slot.unsafe:
-            self._journal.commit_soon()
+            self._journal.commit_soon(sync=False)  # the next request or claim follows, which brings it to the disk
         self._finish(slot, outcome)
 
     def _finish(self, slot: _Slot, outcome: ToolOutcome) -> None:
@@ -335,6 +336,10 @@ def _written_paths(slot: _Slot) -> list[Path] | None:
 
 def _is_quick(slot: _Slot) -> bool:
     return slot.call.tool is not None and slot.call.tool.quick
+
+
+def _commits_before_waiting(slot: _Slot) -> bool:
+    return slot.call.tool is not None and slot.call.tool.commits_before_waiting
 
 
 def _outcome_from(body: dict[str, Any]) -> ToolOutcome:

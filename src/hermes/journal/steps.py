@@ -219,32 +219,34 @@ class TurnJournal:
 
     # -- committing ---------------------------------------------------------------------------------------------
 
-    def commit(self) -> None:
+    def commit(self, *, log: bool = True) -> None:
         """Put everything recorded so far on disk, or raise and write nothing; it then waits for the next commit.
 
-        When this returns, what other threads recorded before the call is on disk too (group commit).
+        When this returns, what other threads recorded before the call is on disk too (group commit). Without ``log``
+        the next commit writes the lines for the log.
         """
-        self._commit_rows()
+        self._commit_rows(log=log)
         self._store.sync()
 
-    def commit_soon(self) -> None:
+    def commit_soon(self, *, sync: bool = True) -> None:
         """Write everything recorded so far, and bring it to the disk while the caller goes on.
 
         The death of the process does not undo it, a power failure may. For what can be repeated: a claim, an answer
-        that is shown and the end of a turn need ``commit``, which waits for this too.
+        that is shown and the end of a turn need ``commit``, which waits for this too. Without ``sync`` the next commit
+        brings it to the disk.
         """
         if self._store.is_scratch:
             return  # there is nothing to keep after the death of this process
-        if self._commit_rows():
+        if self._commit_rows() and sync:
             self._store.start_sync()
 
-    def _commit_rows(self) -> bool:
+    def _commit_rows(self, *, log: bool = True) -> bool:
         with self._commit_lock:
             if self._unknown is not None:
                 raise self._unknown
             rows = self._take_pending()
             if not rows:
-                rows.log()
+                self._log(rows, now=log)
                 return False
             try:
                 self._store.write_soon(lambda connection: self._write(connection, rows))
@@ -257,8 +259,15 @@ class TurnJournal:
                     rows.extend(self._pending)
                     self._pending = rows
                 raise
-            rows.log()
+            self._log(rows, now=log)
             return True
+
+    def _log(self, rows: _Pending, *, now: bool) -> None:
+        if now:
+            rows.log()
+        elif rows.lines:
+            with self._pending_lock:
+                self._pending.lines[:0] = rows.lines
 
     def write_pending(self, connection: JournalConnection) -> None:
         """Like ``commit``, inside a transaction that is already open."""

@@ -18,6 +18,7 @@ def builtin_tools(limits: ToolLimits | None = None, *, can_leave_sandbox: bool =
         Tool(
             *("terminal", "terminal", _TERMINAL, arguments, _terminal),
             changes_tree=True,
+            commits_before_waiting=True,
             untrusted=fetches,
             emoji="💻",
         ),

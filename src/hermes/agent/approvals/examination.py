@@ -57,7 +57,7 @@ def examine_call(
 
 def examine_command(command: str, cwd: str, hermes_home: Path, since: float) -> Examination:
     """Examine a command line that the terminal tool would run in ``cwd``."""
-    from hermes.policy import judge_command
+    from hermes.policy.judge import judge_command
 
     verdict = judge_command(command, cwd=cwd, hermes_home=hermes_home, scripts=SessionScripts(cwd, since))
     return Examination("command", verdict.findings, command, cwd, verdict.only_reads)

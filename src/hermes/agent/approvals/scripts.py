@@ -18,7 +18,7 @@ class SessionScripts:
     """Reads scripts for the command policy. A script that is younger than the session was written in it."""
 
     def __init__(self, cwd: str, since: float) -> None:
-        self._folder = os.path.realpath(cwd)
+        self._cwd = cwd
         self._since = since
 
     def __call__(self, path: str) -> Script | None:
@@ -31,7 +31,7 @@ class SessionScripts:
                 return None
             # Whole seconds on some file systems; a move or a copy may keep the time of the content.
             is_new = max(status.st_mtime, status.st_ctime) >= self._since - 1
-            if not is_new and not _is_inside(os.path.realpath(path), self._folder):
+            if not is_new and not _is_inside(os.path.realpath(path), os.path.realpath(self._cwd)):
                 return None
             data = script.read_bytes()[: _LARGEST + 1]
         except (OSError, ValueError):

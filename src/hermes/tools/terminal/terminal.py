@@ -92,6 +92,8 @@ def _run_in_foreground(
     output = BoundedOutput(context.limits.max_output_chars)
     interrupt = context.scope.interrupt
     try:
+        if context.before_waiting is not None:
+            context.before_waiting()
         finished = _collect(child, output, time.monotonic() + timeout, interrupt)
         if not finished or interrupt.cancelled:
             child.stop()
