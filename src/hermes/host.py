@@ -19,10 +19,10 @@ from hermes.agent.approvals.second_opinion import SecondOpinion
 from hermes.agent.context.window import Contexts
 from hermes.agent.images.describe import Vision
 from hermes.agent.images.generate import ImageMaker
+from hermes.agent.llm.model_runtime import ModelRuntime
 from hermes.agent.llm.models import Models
 from hermes.agent.llm.side_call import SideModel
 from hermes.agent.memory.memory import Memory
-from hermes.agent.model_call import ModelRuntime
 from hermes.agent.runtime import OpenSessions, Runtime
 from hermes.agent.services import Services
 from hermes.agent.session import Session

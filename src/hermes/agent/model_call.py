@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import msgspec
 from msgspec import UNSET
 
-from hermes.agent.attempt import Attempt, DigestingWire, EndpointAccess
+from hermes.agent.attempt import Attempt, DigestingWire
 from hermes.agent.events import Listener, ignore_events
+from hermes.agent.llm.model_runtime import OUTPUT_LIMITS, ModelRuntime
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
@@ -27,22 +27,20 @@ from hermes.contract.events import (
 )
 from hermes.contract.response import Record
 from hermes.errors import HermesError, Interrupted, ProviderError
-from hermes.hooks.table import Hooks
 from hermes.journal.crash import crash_point
 from hermes.journal.decisions import PluginDecision, decisions_of
 from hermes.journal.steps import Message, TurnJournal
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import describe
-from hermes.models.health import Health
 from hermes.models.reply import Reply, normalise, to_response
-from hermes.models.retry import Failure, KeyRing, Send, Sleep, attempts, retry
+from hermes.models.retry import Failure, Send, Sleep, attempts, retry
 from hermes.models.vision import able_to_read
 from hermes.models.wires.wire import Delta, ModelRequest
-from hermes.sanitize import Memo, Redactor, sanitise
+from hermes.sanitize import Memo, sanitise
 from hermes.scope import Scope
 
 if TYPE_CHECKING:
-    from hermes.agent.llm.budgets import Budgets, CallBudget, Reservation
+    from hermes.agent.llm.budgets import CallBudget, Reservation
 
 log = logging.getLogger("hermes.model")
 
@@ -50,42 +48,6 @@ ToolDefinition = dict[str, Any]
 
 #: How far back the causes of an error are followed.
 _MOST_CAUSES = 5
-#: What the limit of an answer is called on one wire or another.
-_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-
-
-class ModelRuntime(msgspec.Struct, frozen=True):
-    """What the model calls of a conversation need: endpoints, access to them, and the settings of requests."""
-
-    hooks: Hooks
-    access: EndpointAccess
-    endpoints: Sequence[Endpoint]
-    redactor: Redactor
-    max_retries: int = 3
-    max_tokens: int | None = None
-    temperature: float | None = None
-    #: As the provider names it; empty leaves it to the model.
-    reasoning_effort: str = ""
-    #: Lends keys where a provider may have several.
-    keys: KeyRing | None = None
-    #: The circuit breaker of endpoints that failed.
-    health: Health | None = None
-    #: What may be spent; ``None`` when nothing is limited.
-    budgets: Budgets | None = None
-
-    @property
-    def model(self) -> str:
-        """The model of the first choice."""
-        return self.endpoints[0].model
-
-    @property
-    def has_output_limit(self) -> bool:
-        """Whether the user limits the length of an answer."""
-        first = self.endpoints[0]
-        limit = first.max_tokens if self.max_tokens is None else self.max_tokens
-        return limit is not None or any(name in first.extra_body for name in _LIMITS)
-
-
 #: The parts of a request that the journal holds elsewhere, or that steer only the client.
 _NOT_PARAMETERS = frozenset(("messages", "input", "system", "instructions", "tools", "timeout", "http_client"))
 
@@ -342,7 +304,7 @@ class ConversationAttempt(Attempt):
                 tool_count=len(self.request.get("tools") or ()),
                 approx_input_tokens=size // 4,
                 request_char_count=size,
-                max_tokens=next((self.request[name] for name in _LIMITS if self.request.get(name)), None),
+                max_tokens=next((self.request[name] for name in OUTPUT_LIMITS if self.request.get(name)), None),
                 started_at=self.started_at,
                 middleware_trace=self.trace,
                 request=self._sanitised_request() if emit.wants("request") else UNSET,

@@ -19,8 +19,8 @@ from hermes.agent.context.tokens import estimate
 from hermes.agent.context.transcript import SessionTranscript
 from hermes.agent.context.window import BeforeCompress
 from hermes.agent.events import Listener, MaskedListener, TurnResult, TurnStatus, ignore_events
+from hermes.agent.llm.model_runtime import ModelRuntime
 from hermes.agent.memory.memory import Memory
-from hermes.agent.model_call import ModelRuntime
 from hermes.agent.runtime import Runtime
 from hermes.contract.events import SessionFinalized, ToolEnded, TurnEvent
 from hermes.errors import SessionBusy, SessionNotFound, UnfinishedTurn

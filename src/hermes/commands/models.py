@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from hermes.agent.model_call import ModelRuntime
+from hermes.agent.llm.model_runtime import ModelRuntime
 from hermes.commands.conversation import Conversation
 from hermes.config.sections import Config
 from hermes.errors import HermesError

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from hermes.agent.approvals import messages
 from hermes.agent.approvals.assessment import ALLOWED, EMBEDDED_MODEL, Decision, assess_call
-from hermes.agent.approvals.loop_guard import LoopGuard
 from hermes.agent.approvals.modes import KEEP_CHANGE, OUTSIDE_SANDBOX, SessionModes, more_careful
 from hermes.agent.approvals.responder import ApprovalRequest, Responder, Responders
 from hermes.agent.approvals.rules import ApprovalRules
@@ -26,6 +25,7 @@ from hermes.scope import SCHEDULED, Scope
 from hermes.tools.registry import Args, Tool, ToolContext
 
 if TYPE_CHECKING:
+    from hermes.agent.approvals.loop_guard import LoopGuard
     from hermes.agent.approvals.question import ApprovalQuestion
     from hermes.policy import Finding
     from hermes.tools.sandbox.undone import UndoneChange

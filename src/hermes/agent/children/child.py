@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from hermes.agent.children.assignments import Assignment
 from hermes.agent.events import Listener, ignore_events
-from hermes.agent.model_call import ModelRuntime
+from hermes.agent.llm.model_runtime import ModelRuntime
 from hermes.agent.session import ParentCall, Session
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.journal.sessions import Sessions

@@ -25,7 +25,7 @@ from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
 
 if TYPE_CHECKING:
-    from hermes.agent.model_call import ModelRuntime
+    from hermes.agent.llm.model_runtime import ModelRuntime
     from hermes.agent.runtime import Runtime
     from hermes.agent.session import Session
 

@@ -10,7 +10,6 @@ from hermes.agent.context.compressor import Compressor
 from hermes.agent.context.tokens import estimate, tools_tokens
 from hermes.agent.llm.models import Models
 from hermes.agent.llm.side_call import SideModel
-from hermes.agent.model_call import ToolDefinition
 from hermes.agent.workers import Workers
 from hermes.config.sections import CompressionConfig, Config
 from hermes.errors import PluginError
@@ -28,6 +27,7 @@ from hermes.tools.registry import ToolRegistry
 if TYPE_CHECKING:
     from hermes.agent.context.plugin_engine import PluginEngine
     from hermes.agent.context.summary import Ask
+    from hermes.agent.model_call import ToolDefinition
     from hermes.scope import Interrupt
 
 log = logging.getLogger("hermes.context")

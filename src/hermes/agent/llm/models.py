@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from hermes.agent.model_call import ModelRuntime
+from hermes.agent.llm.model_runtime import ModelRuntime
 from hermes.config.sections import AuxiliaryTaskConfig, Config, ModelConfig
 from hermes.errors import ConfigError, CredentialError, HermesError, NotConfigured
 from hermes.hooks.table import Hooks

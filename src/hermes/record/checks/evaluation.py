@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.agent.model_call import ModelRuntime
+from hermes.agent.llm.model_runtime import ModelRuntime
 from hermes.agent.session import Session
 from hermes.errors import HermesError, SessionNotFound
 from hermes.host import Host
