@@ -163,15 +163,19 @@ def test_live_events_are_sent_to_those_who_listen(cluster: Cluster) -> None:
     }
 
 
-def _operators_see(cluster: Cluster, worker: WorkerProcess) -> None:
-    """``hermes workers`` lists it, and drains it."""
+def _shown_numbers(cluster: Cluster, worker: WorkerProcess) -> list[str]:
+    """Turns, slots and child slots of the only worker. Each number stands below the end of its name."""
     shown = run_hermes("workers", home=cluster.rig.home, cwd=cluster.rig.cwd)
-    names = ("TURNS", "SLOTS", "CHILD SLOTS")
     heading, line = shown.stdout.splitlines()[:2]
     assert line.startswith(worker.id)
-    # Each number stands below the end of its name.
-    assert [line[: heading.index(name) + len(name)].split()[-1] for name in names] == ["0", "1", "8"]
     assert "0 turns wait" in shown.stdout
+    return [line[: heading.index(name) + len(name)].split()[-1] for name in ("TURNS", "SLOTS", "CHILD SLOTS")]
+
+
+def _operators_see(cluster: Cluster, worker: WorkerProcess) -> None:
+    """``hermes workers`` lists it, and drains it."""
+    # A turn has ended before its worker reports that the slot is free.
+    wait_until(lambda: _shown_numbers(cluster, worker) == ["0", "1", "8"], "a worker without turns")
     drained = run_hermes("workers", "drain", worker.id[:8], home=cluster.rig.home, cwd=cluster.rig.cwd)
     assert drained.returncode == 0, drained.stderr
     assert worker.process.wait(HANG) == 0
