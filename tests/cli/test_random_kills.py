@@ -324,7 +324,9 @@ class _Served:
                 wait_until(lambda task_id=task_id: self.state(task_id) not in ("SUBMITTED", "WORKING"), "its end")
                 if self.state(task_id) == "INPUT_REQUIRED":
                     self.send("approve", taskId=task_id)
-                    wait_until(lambda task_id=task_id: self.state(task_id) not in ("INPUT_REQUIRED", "WORKING"), "it")
+                # A question whose answer was stored before the kill is still shown until its turn continues.
+                open_states = ("SUBMITTED", "WORKING", "INPUT_REQUIRED")
+                wait_until(lambda task_id=task_id: self.state(task_id) not in open_states, "its end")
                 ended = self._call("GET", f"/tasks/{task_id}")
                 assert _state(ended) == "COMPLETED", ended
         finally:
