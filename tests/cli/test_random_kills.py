@@ -300,6 +300,10 @@ def test_the_a2a_server(home: Path, workdir: Path, tmp_path: Path) -> None:
     storm.check_file()
 
 
+#: The states of a task that has not ended.
+_OPEN_STATES = ("SUBMITTED", "WORKING", "INPUT_REQUIRED")
+
+
 class _Served:
     """A server of the storm."""
 
@@ -325,8 +329,7 @@ class _Served:
                 if self.state(task_id) == "INPUT_REQUIRED":
                     self.send("approve", taskId=task_id)
                 # A question whose answer was stored before the kill is still shown until its turn continues.
-                open_states = ("SUBMITTED", "WORKING", "INPUT_REQUIRED")
-                wait_until(lambda task_id=task_id: self.state(task_id) not in open_states, "its end")
+                wait_until(lambda task_id=task_id: self.state(task_id) not in _OPEN_STATES, "its end")
                 ended = self._call("GET", f"/tasks/{task_id}")
                 assert _state(ended) == "COMPLETED", ended
         finally:
