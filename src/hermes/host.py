@@ -392,10 +392,7 @@ class Host:
 
     def latest_session(self) -> Session:
         """The conversation used last, in this directory if there is one."""
-        row = self.sessions.latest(cwd=str(self.cwd))
-        if row is None:
-            raise SessionNotFound("there is no session to continue; start one with 'hermes chat --query TEXT'")
-        return self.resume_session(row.id)
+        return self.resume_session(self.sessions.to_continue(str(self.cwd)))
 
     def offered_tools(self, platform: str = "") -> list[Tool]:
         """The tools that a new session at a platform offers to its model; empty is that of the host."""

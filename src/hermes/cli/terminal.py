@@ -136,6 +136,11 @@ def terminal_width(default: int) -> int:
         return default
 
 
+def table_width() -> int:
+    """Columns that a table may have. Nothing is wrapped in a file or a pipe."""
+    return terminal_width(1_000_000)
+
+
 def has_colour() -> bool:
     """Whether stdout is a terminal that shows colours."""
     import os

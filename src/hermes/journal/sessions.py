@@ -105,6 +105,13 @@ class Sessions:
 
         return self._store.read(find)
 
+    def to_continue(self, cwd: str) -> str:
+        """The id of that session. Raises ``SessionNotFound`` when there is none."""
+        row = self.latest(cwd=cwd)
+        if row is None:
+            raise SessionNotFound("there is no session to continue; start one with 'hermes chat --query TEXT'")
+        return row.id
+
     def last_used_before(self, moment: float) -> list[SessionRow]:
         """The sessions, without those of children, that were last used before that time, oldest first."""
         query = f"{_SESSION_QUERY} WHERE s.parent_id IS NULL AND s.updated_at < ? ORDER BY s.updated_at"

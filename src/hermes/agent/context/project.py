@@ -55,9 +55,8 @@ class ProjectInstructions:
         self.root = cwd if is_confined else repository_root(cwd) or cwd
         #: What the user should know: files that were cut or left out.
         self.notices: list[str] = []
-        #: Deeper folders that were looked at, and the parents of all paths.
-        self._seen: set[Path] = set()
-        self._parents: set[str] = set()
+        #: Folders of paths, and those between them and the working folder, that were looked at.
+        self._seen: set[str] = set()
 
     @cached_property
     def files(self) -> Sequence[InstructionFile]:
@@ -85,21 +84,19 @@ class ProjectInstructions:
         """
         texts: list[str] = []
         for parent in map(os.path.dirname, paths):
-            if parent in self._parents:
+            if parent in self._seen:
                 continue
-            self._parents.add(parent)
-            if self._cwd not in Path(parent).parents:
-                continue
-            inner = Path(parent).relative_to(self._cwd).parts
-            for depth in range(1, len(inner) + 1):
-                folder = self._cwd.joinpath(*inner[:depth])
-                if folder in self._seen:
+            inside = Path(parent).relative_to(self._cwd).parts if self._cwd in Path(parent).parents else ()
+            for depth in range(1, len(inside) + 1):
+                folder = self._cwd.joinpath(*inside[:depth])
+                if str(folder) in self._seen:
                     continue
-                self._seen.add(folder)
+                self._seen.add(str(folder))
                 file = self._file_of(folder, MAX_FILE_BYTES)
                 if file is not None and not is_given(file.opening):
                     where = folder.relative_to(self._cwd)
                     texts.append(f"Instructions of the project for work in {where}:\n\n{file.fenced()}")
+            self._seen.add(parent)
         return texts
 
     def _file_of(self, folder: Path, room: int) -> InstructionFile | None:

@@ -274,12 +274,7 @@ def _answer_on_workers(host: Host, args: argparse.Namespace, message: UserMessag
     from hermes.cli.chat.on_workers import RemoteRun, WorkerRuns
 
     interrupt = Interrupt()
-    session_id = args.resume or ""
-    if args.continue_last:
-        latest = host.sessions.latest(cwd=str(host.cwd))
-        if latest is None:
-            raise HermesError("there is no session to continue; start one with 'hermes chat --query TEXT'")
-        session_id = latest.id
+    session_id = host.sessions.to_continue(str(host.cwd)) if args.continue_last else args.resume or ""
     run = RemoteRun(
         message=message,
         session_id=session_id,

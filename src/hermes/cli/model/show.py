@@ -11,15 +11,12 @@ import msgspec
 from hermes.cli.model.problems import address_of, explain
 from hermes.cli.model.select import choose, pick_model, save, say
 from hermes.cli.model.setup import LOCAL_TIMEOUTS, ModelSetup, known_provider, open_setup
-from hermes.cli.terminal import is_interactive, print_json, print_lines, terminal_width
+from hermes.cli.terminal import is_interactive, print_json, print_lines, table_width
 from hermes.commands.text import columns
 from hermes.errors import ConfigError, HermesError, NotConfigured
 from hermes.local.endpoint import is_local
 from hermes.models.endpoint import Endpoint
 from hermes.models.profiles import CUSTOM
-
-#: Nothing is wrapped in a file or a pipe.
-_UNLIMITED = 1_000_000
 
 
 class ProviderRow(msgspec.Struct):
@@ -82,7 +79,7 @@ def row_lines(rows: Sequence[ProviderRow]) -> list[str]:
     """A table, a line each; the provider in use has a star."""
     cells = [("  PROVIDER", "MODEL", "STATE")]
     cells += [(f"{'*' if row.current else ' '} {row.name}", row.default_model or "-", row.state) for row in rows]
-    return columns(cells, indent="", width=terminal_width(_UNLIMITED))
+    return columns(cells, indent="", width=table_width())
 
 
 def _row(setup: ModelSetup, name: str, endpoint: Endpoint, *, is_current: bool) -> ProviderRow:

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from hermes.cli.plugins.installed import InstalledPlugins, PluginRow, as_json
-from hermes.cli.terminal import one_line, print_json, print_lines, terminal_width, word_wrapped
+from hermes.cli.terminal import one_line, print_json, print_lines, table_width, word_wrapped
 from hermes.commands.text import plural
 from hermes.config.sections import PluginsConfig
 from hermes.errors import PluginError
@@ -20,15 +20,12 @@ from hermes.plugins.offers import SELECTED_BY
 from hermes.plugins.registry import LoadedPlugin, ProviderOffer
 from hermes.sanitize import redact_text
 
-#: Width of a file or a pipe: nothing is wrapped there.
-_UNLIMITED = 1_000_000
-
 
 def list_lines(rows: Sequence[PluginRow]) -> Iterator[str]:
     """A table of plugins, with problems below each."""
     table = [("KEY", "STATUS", "VERSION", "SOURCE", "CALLS", "FAILED", "TIME"), *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    screen = terminal_width(_UNLIMITED)
+    screen = table_width()
     is_narrow = sum(widths) + 2 * len(widths) - 2 > screen
     for line, row in zip(table[is_narrow:], [None, *rows][is_narrow:], strict=True):
         names, numbers = zip(line[:4], widths, strict=False), zip(line[4:], widths[4:], strict=True)

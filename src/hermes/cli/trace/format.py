@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Generator
 from typing import Any
 
-from hermes.cli.terminal import cells, short_duration, terminal_width
+from hermes.cli.terminal import cells, short_duration, table_width, terminal_width
 from hermes.commands.text import columns
 from hermes.config import hermes_home
 from hermes.errors import SessionNotFound
@@ -18,8 +18,6 @@ _NARROWEST = 24
 #: Below this width some columns are left out.
 NARROW = 60
 _WIDTH_WITHOUT_TERMINAL = 100
-#: Nothing is wrapped in a file or a pipe.
-_UNLIMITED = 1_000_000
 #: How many sessions are searched for an id similar to an unknown one.
 _SEARCHED = 1_000
 
@@ -79,7 +77,7 @@ def cost(usd: float | None) -> str:
 
 def fitted_table(rows: list[tuple[str, ...]], left: int = 1) -> list[str]:
     """A table; on a terminal that is too narrow for it each row is a record."""
-    lines, screen = table(rows, left), terminal_width(_UNLIMITED)
+    lines, screen = table(rows, left), table_width()
     return lines if max(map(cells, lines)) <= screen else columns(rows, indent="", width=screen)
 
 
