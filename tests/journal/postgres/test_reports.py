@@ -70,7 +70,8 @@ def fill(store: Store) -> None:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory, shared_database: str) -> Any:
     folder: Path = tmp_path_factory.mktemp("reports")
-    settings = JournalConfig(url=shared_database, schema="reports")
+    # The folder's name is new each time: a worker may come back to this module after others.
+    settings = JournalConfig(url=shared_database, schema=folder.name)
     with closing(open_store(folder)) as file, closing(open_store(folder, settings)) as database:
         for store in (file, database):
             fill(store)
