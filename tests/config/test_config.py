@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.config import Config, config_path, hermes_home, load_config
+from hermes.config.listing import list_settings
 from hermes.config.load import load_text
 from hermes.errors import ConfigError
 from support.ordinary_user import as_ordinary_user, shared_folder
@@ -216,9 +217,19 @@ def test_unknown_keys_warn_with_a_suggestion_and_never_fail() -> None:
     ]
 
 
+def test_settings_of_a_memory_plugin_are_listed_by_its_name() -> None:
+    config = load("memory: {provider: diary, diary: {default_scope: global}}\n")
+    listed = {setting.path: setting.value for setting in list_settings(config.memory, ("memory",))}
+    assert listed["memory", "diary"] == {"default_scope": "global"}
+    assert ("memory", "providers") not in listed
+
+
 def test_free_form_maps_never_warn() -> None:
     text = "plugins: {entries: {any/plugin: {whatever: 1}}}\nmodel: {extra_body: {odd: {deep: 1}}}\n"
-    assert warnings_of(text) == []
+    assert warnings_of(text + "memory: {provider: diary, diary: {default_scope: global}}\n") == []
+    assert warnings_of("memory: {providr: diary}\n") == [
+        "memory.providr is not a known setting; did you mean memory.provider?"
+    ]
 
 
 def test_references_to_the_environment_are_expanded_where_secrets_and_addresses_are() -> None:

@@ -11,10 +11,14 @@ import msgspec
 
 from hermes.config.aliases import AliasedConfig, AliasedModelConfig
 from hermes.config.messages import KeyPath, allowed_values, describe, dotted, suggestion
-from hermes.config.sections import ApiMode, AuxiliaryConfig, HooksConfig
+from hermes.config.sections import ApiMode, AuxiliaryConfig, HooksConfig, MemoryConfig
 
 #: Sections whose other keys are names chosen by the user: the field that collects them, and what an item is.
-NAMED_ITEMS: dict[type, tuple[str, type]] = {AuxiliaryConfig: ("tasks", dict), HooksConfig: ("events", object)}
+NAMED_ITEMS: dict[type, tuple[str, type]] = {
+    AuxiliaryConfig: ("tasks", dict),
+    HooksConfig: ("events", object),
+    MemoryConfig: ("providers", dict),
+}
 _SWITCHES = {"yes": True, "on": True, "no": False, "off": False}
 _ABSENT: Any = object()
 

@@ -24,12 +24,14 @@ def list_settings(section: msgspec.Struct, path: KeyPath = ()) -> Iterator[Setti
     collector = NAMED_ITEMS.get(type(section), ("",))[0]
     for declared in msgspec.structs.fields(section):
         value = getattr(section, declared.name)
-        here = path if declared.name == collector else (*path, declared.name)
         default = declared.default
         if declared.default_factory is not msgspec.NODEFAULT:
             default = declared.default_factory()
-        if not (declared.name == collector and not value):
-            yield from _list_value(value, here, default)
+        if declared.name == collector:
+            for name, item in value.items():
+                yield from _list_value(item, (*path, name), msgspec.NODEFAULT)
+        else:
+            yield from _list_value(value, (*path, declared.name), default)
 
 
 def _list_value(value: Any, path: KeyPath, default: Any) -> Iterator[Setting]:

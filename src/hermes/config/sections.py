@@ -1,6 +1,6 @@
 """Schema of ``config.yaml``: a struct per section; each field has its default, bounds and a description."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -305,13 +305,14 @@ class ContextConfig(Struct, kw_only=True):
 
 
 class MemoryConfig(Struct, kw_only=True):
-    """Memory between conversations."""
+    """Memory between conversations. Every other key of the section names a memory plugin, with settings of its own."""
 
     provider: str = ""  #: Memory plugin; empty is the built-in one.
     memory_enabled: bool = True  #: Keep notes about the work.
     user_profile_enabled: bool = True  #: Keep notes about the user.
     memory_char_limit: Chars = 2_200  #: Longest notes about the work.
     user_char_limit: Chars = 1_375  #: Longest notes about the user.
+    providers: dict[str, dict[str, Any]] = {}  #: Settings of memory plugins by name; written under the section.
 
 
 class LocalConfig(Struct, kw_only=True):

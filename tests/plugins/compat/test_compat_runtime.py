@@ -139,7 +139,7 @@ from hermes_state import SessionDB
 from hermes_cli.profiles import get_active_profile_name
 from agent.secret_scope import get_secret, current_secret_scope, is_multiplex_active
 from agent.delegation_context import is_delegated_child_context
-from hermes_constants import hermes_home_key
+from hermes_constants import get_hermes_home, hermes_home_key
 import importlib, importlib.util
 from importlib import import_module
 
@@ -155,7 +155,7 @@ def state():
         "profile": get_active_profile_name(),
         "secret": (get_secret("NO_SUCH_SECRET", "default"), current_secret_scope(), is_multiplex_active()),
         "child": is_delegated_child_context(),
-        "key": hermes_home_key(),
+        "key": (hermes_home_key(), hermes_home_key(get_hermes_home()), hermes_home_key("/elsewhere")),
         "imported": importlib.import_module("tools.interrupt").is_interrupted(),
         "same": import_module("hermes_state").SessionDB is SessionDB and importlib.util.find_spec("json") is not None,
         "real": importlib.import_module("json").dumps(1),
@@ -169,7 +169,8 @@ def test_sessions_profiles_and_secrets_under_upstreams_names(make_host: HostFact
         host = make_host(provider, plugins=["p"])
         host.new_session().run("Say hello")
         found = host.plugins.commands["state"].handler("")
-    assert len(found.pop("key")) == 16
+    own, named, other = found.pop("key")
+    assert own == named != other and len(own) == 16
     assert found == {
         "titles": ["Say hello"],
         "messages": ["user", "assistant"],

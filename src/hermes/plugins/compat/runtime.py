@@ -6,12 +6,13 @@ import os
 import re
 import sys
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hermes.contract.response import Record, chat_response
 from hermes.errors import PluginError
 from hermes.hooks.timed_call import current_call, host_work, refuse_late_calls
-from hermes.plugins.compat.names import Names, config_of, home_of
+from hermes.plugins.compat.names import Names, config_of
 from hermes.plugins.modules import root_module
 from hermes.scope import current_scope
 
@@ -218,9 +219,9 @@ def delegation_context(host: PluginHost) -> Names:
     return {"is_delegated_child_context": is_delegated_child_context}
 
 
-def home_key(host: PluginHost) -> str:
-    """A short name for the home that stays the same."""
-    return sha256(str(home_of(host).resolve()).encode()).hexdigest()[:16]
+def home_key(home: str | Path) -> str:
+    """A short name for a home that stays the same."""
+    return sha256(str(Path(home).expanduser().resolve()).encode()).hexdigest()[:16]
 
 
 def _service(host: PluginHost, name: str) -> Any:

@@ -56,6 +56,9 @@ def constants(host: PluginHost) -> Names:
     def get_hermes_home() -> Path:
         return home_of(host)
 
+    def hermes_home_key(home: str | Path | None = None) -> str:
+        return home_key(home or home_of(host))
+
     def display_hermes_home() -> str:
         home = home_of(host)
         try:
@@ -76,7 +79,7 @@ def constants(host: PluginHost) -> Names:
         "get_hermes_dir": get_hermes_dir,
         "get_hermes_home": get_hermes_home,
         "get_skills_dir": lambda: home_of(host) / "skills",
-        "hermes_home_key": lambda: home_key(host),
+        "hermes_home_key": hermes_home_key,
     }
 
 
