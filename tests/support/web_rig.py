@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hermes.journal.store import home_store
-from hermes.web.access import PageAccess
 from hermes.web.chat import PageChat
-from hermes.web.process import serve_page
+from hermes.web.server.access import PageAccess
+from hermes.web.server.process import serve_page
 from hermes.web.service import PageService
 from support.waiting import HANG, wait_for
 

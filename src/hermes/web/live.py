@@ -21,8 +21,8 @@ from hermes.errors import HermesError, JournalTooNew, SessionNotFound
 from hermes.journal.connection import JournalConnection
 from hermes.journal.store import Store
 from hermes.trace.clean import Cleaner
-from hermes.web.sessions import IsAlive, SessionLine, lines_of, open_sessions, recent_sessions
-from hermes.web.timeline import TimelineRows, family_of, session_rows
+from hermes.web.queries.sessions import IsAlive, SessionLine, lines_of, open_sessions, recent_sessions
+from hermes.web.queries.timeline import TimelineRows, family_of, session_rows
 
 log = logging.getLogger("hermes.web")
 

@@ -14,10 +14,10 @@ from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from hermes.sanitize import Redactor
 from hermes.trace.clean import Cleaner
-from hermes.web.detail import EventDetail, event_detail, event_list
 from hermes.web.live import JournalWatcher
-from hermes.web.sessions import SessionFilter, SessionLine, lines_of, session_lines
-from hermes.web.timeline import TimelineRows, family_of, session_rows
+from hermes.web.queries.detail import EventDetail, event_detail, event_list
+from hermes.web.queries.sessions import SessionFilter, SessionLine, lines_of, session_lines
+from hermes.web.queries.timeline import TimelineRows, family_of, session_rows
 
 if TYPE_CHECKING:
     from hermes.web.chat import PageChat

@@ -24,7 +24,7 @@ from hermes.mcp_server.service import AgentService
 from hermes.sanitize import Redactor
 from hermes.testing import ScriptedProvider, text
 from hermes.trace.clean import Cleaner
-from hermes.web.approvals import waiting_questions
+from hermes.web.queries.approvals import waiting_questions
 from journal.kit import start_turn
 from support.configured import configured_host
 

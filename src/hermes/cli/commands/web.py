@@ -57,8 +57,8 @@ def run(args: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C."""
     with serving_packages("gateway"):
         from hermes.http_server.server import LibraryLog, log_libraries, run_until_signal
-        from hermes.web.access import TOKEN_VARIABLE
-        from hermes.web.process import page_access, serve_page
+        from hermes.web.server.access import TOKEN_VARIABLE
+        from hermes.web.server.process import page_access, serve_page
 
     home, redactor, loaded = open_home(verbose=args.verbose)
     access = page_access(args.host, os.environ.get(TOKEN_VARIABLE, ""), args.public_url)

@@ -25,7 +25,7 @@ from hermes.http_server.principals import API_KEY_VARIABLE, read_principals
 
 if TYPE_CHECKING:
     from hermes.gateway.api.serve import ApiService
-    from hermes.web.embedded import EmbeddedPage
+    from hermes.web.server.embedded import EmbeddedPage
 
 SURFACE = "gateway"
 
@@ -77,9 +77,9 @@ def run_gateway(args: argparse.Namespace) -> int:
 def embedded_page(host: Host, notices: list[str]) -> EmbeddedPage | None:
     """The page at the address of the API; None, and a notice, when it would be open to others."""
     with serving_packages("gateway"):
-        from hermes.web.access import TOKEN_VARIABLE
-        from hermes.web.embedded import EmbeddedPage
-        from hermes.web.process import page_access
+        from hermes.web.server.access import TOKEN_VARIABLE
+        from hermes.web.server.embedded import EmbeddedPage
+        from hermes.web.server.process import page_access
     try:
         return EmbeddedPage(host, page_access(host.config.gateway.api.host, os.environ.get(TOKEN_VARIABLE, "")))
     except HermesError as error:

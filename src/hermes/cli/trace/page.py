@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the file."""
     from hermes.trace.clean import Cleaner
-    from hermes.web.export import session_document
+    from hermes.web.documents.export import session_document
 
     home = hermes_home()
     with open_store() as store, contextlib.closing(store.new_runner()) as runner:

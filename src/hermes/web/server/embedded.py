@@ -11,9 +11,9 @@ from starlette.types import ASGIApp
 
 from hermes.dispatch.port import Dispatcher, TurnEntry
 from hermes.host import Host
-from hermes.web.access import PageAccess
-from hermes.web.app import web_app
 from hermes.web.chat import PLATFORM, PageChat, page_entry
+from hermes.web.server.access import PageAccess
+from hermes.web.server.app import web_app
 from hermes.web.service import PageService
 
 

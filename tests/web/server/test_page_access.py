@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hermes.errors import HermesError
-from hermes.web.access import PageAccess
-from hermes.web.process import page_access
+from hermes.web.server.access import PageAccess
+from hermes.web.server.process import page_access
 from support.web_rig import TOKEN, Page, page_over
 
 

@@ -10,11 +10,11 @@ import msgspec
 from hermes.journal.connection import JournalConnection
 from hermes.journal.store import Store
 from hermes.trace.clean import Cleaner
-from hermes.web.assets import content_hash, one_script, text_of
-from hermes.web.detail import EventDetail, event_detail
-from hermes.web.sessions import IsAlive, lines_of
-from hermes.web.shell import document, embedded, timeline_table
-from hermes.web.timeline import TimelineRows, family_of, session_rows
+from hermes.web.documents.assets import content_hash, one_script, text_of
+from hermes.web.documents.shell import document, embedded, timeline_table
+from hermes.web.queries.detail import EventDetail, event_detail
+from hermes.web.queries.sessions import IsAlive, lines_of
+from hermes.web.queries.timeline import TimelineRows, family_of, session_rows
 
 
 def session_document(store: Store, session_id: str, is_alive: IsAlive, clean: Cleaner) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from hermes.cli.main import main
 from hermes.testing import text, tool_call
-from hermes.web.assets import assets, one_script
+from hermes.web.documents.assets import assets, one_script
 from support.trace_runs import SECRET, Rig
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +51,8 @@ def test_the_policy_of_the_file_allows_its_own_script_and_no_other(rig: Rig) -> 
 
 
 def test_a_file_needs_no_package_of_the_extra() -> None:
-    code = "import sys, hermes.web.export; sys.exit(any(name in sys.modules for name in ('starlette', 'uvicorn')))"
+    module = "hermes.web.documents.export"
+    code = f"import sys, {module}; sys.exit(any(name in sys.modules for name in ('starlette', 'uvicorn')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -19,8 +19,8 @@ from hermes.host import Host
 from hermes.http_server.listen_address import base_url
 from hermes.http_server.server import listening, serve_app
 from hermes.testing import text
-from hermes.web.access import PageAccess
-from hermes.web.embedded import EmbeddedPage
+from hermes.web.server.access import PageAccess
+from hermes.web.server.embedded import EmbeddedPage
 from support.trace_runs import Rig
 from support.waiting import HANG, wait_for, wait_until
 from support.web_rig import TOKEN, Page

@@ -11,8 +11,8 @@ from urllib.parse import urlencode, urlsplit
 from hermes.errors import HermesError
 from hermes.http_server.listen_address import base_url, is_loopback
 from hermes.http_server.server import listening, serve_app
-from hermes.web.access import TOKEN_VARIABLE, PageAccess
-from hermes.web.app import web_app
+from hermes.web.server.access import TOKEN_VARIABLE, PageAccess
+from hermes.web.server.app import web_app
 from hermes.web.service import PageService
 
 #: The port of the page; any free one when it is taken.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-_FOLDER = Path(__file__).parent
+_FOLDER = Path(__file__).parent.parent
 _VENDORED = {"vendor/preact.js": "_vendor/htm-3.1.1/standalone.module.js"}
 _TYPES = {
     ".js": "text/javascript; charset=utf-8",

@@ -15,14 +15,14 @@ from starlette.routing import Route
 
 from hermes.errors import HermesError, JournalError, SessionBusy, SessionNotFound
 from hermes.version import __version__
-from hermes.web.access import AccessGate, PageAccess
-from hermes.web.approvals import answer_question, waiting_questions
-from hermes.web.assets import ENTRY, FIRST, imports_of, served, version
+from hermes.web.documents.assets import ENTRY, FIRST, imports_of, served, version
+from hermes.web.documents.shell import page, problem_page, sessions_table, timeline_table
 from hermes.web.live import HOME, Subscription, message
-from hermes.web.reports import comparison, cost_report, plugin_report
+from hermes.web.queries.approvals import answer_question, waiting_questions
+from hermes.web.queries.reports import comparison, cost_report, plugin_report
+from hermes.web.queries.sessions import SessionFilter
+from hermes.web.server.access import AccessGate, PageAccess
 from hermes.web.service import PageService
-from hermes.web.sessions import SessionFilter
-from hermes.web.shell import page, problem_page, sessions_table, timeline_table
 
 #: Seconds after which a quiet stream says that it lives.
 _KEEP_ALIVE = 15.0

@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from hermes.web.assets import FIRST, style, version
-from hermes.web.sessions import SessionLine
-from hermes.web.timeline import TimelineRows
+from hermes.web.documents.assets import FIRST, style, version
+from hermes.web.queries.sessions import SessionLine
+from hermes.web.queries.timeline import TimelineRows
 
 _encode = msgspec.json.Encoder().encode
 

@@ -15,8 +15,8 @@ from hermes.sanitize import Redactor
 from hermes.testing import failure, text, tool_call
 from hermes.tools.registry import Tool
 from hermes.trace.clean import Cleaner
-from hermes.web.detail import LONGEST_TEXT, event_detail
-from hermes.web.timeline import TimelineRow, TimelineRows, family_of, session_rows
+from hermes.web.queries.detail import LONGEST_TEXT, event_detail
+from hermes.web.queries.timeline import TimelineRow, TimelineRows, family_of, session_rows
 from support.trace_runs import NO_PARAMETERS, SECRET, USAGE, Rig, delegated_children, parallel_tools_reversed
 
 CLEAN = Cleaner()

@@ -1,0 +1,1 @@
+"""The HTML of the page and the files that browsers load."""

@@ -1,0 +1,1 @@
+"""The page over HTTP: routes, access, and the process that serves them."""
