@@ -17,7 +17,7 @@ from hermes.testing import text, tool_call
 from hermes.web.documents.assets import assets, one_script
 from support.trace_runs import SECRET, Rig
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "src" / "hermes" / "web"
 
 

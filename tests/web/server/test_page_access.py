@@ -145,5 +145,5 @@ def test_a_document_is_whole_with_two_requests(page: Page) -> None:
     assert len(document.body) + len(code.body) < 100_000
     folder = script.rpartition("/")[0]
     assert page.get(f"{folder}/vendor/preact.js").text == 'export * from "../first.js";\n'
-    assert page.get(f"{folder}/session.js").status == 200
+    assert page.get(f"{folder}/session/view.js").status == 200
     assert page.get(script.replace(folder.rpartition("/")[2], "0" * 12)).status == 404

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import posixpath
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +17,7 @@ _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_IMPORT = re.compile(r"^import\s.*?from\s+\"\./([\w/.-]+)\";\n", re.MULTILINE | re.DOTALL)
+_IMPORT = re.compile(r"^import\s.*?from\s+\"(\.\.?/[\w/.-]+)\";\n", re.MULTILINE | re.DOTALL)
 _DECLARED = re.compile(r"^export (?:async )?(?:function|const|class) (\w+)", re.MULTILINE)
 #: The module that a browser begins with, and all that it imports in one file.
 ENTRY, FIRST = "main.js", "first.js"
@@ -35,7 +36,8 @@ class Asset:
 @cache
 def assets() -> dict[str, Asset]:
     """Every file by the name it is asked for with. A name that is not here does not exist: no path is ever joined."""
-    files = {path.name: path for path in (_FOLDER / "static").iterdir() if path.suffix in _TYPES}
+    ours = _FOLDER / "static"
+    files = {path.relative_to(ours).as_posix(): path for path in ours.rglob("*") if path.suffix in _TYPES}
     files |= {name: _FOLDER / path for name, path in _VENDORED.items()}
     return {name: _asset(path) for name, path in files.items()}
 
@@ -87,8 +89,14 @@ def imports_of(entry: str) -> tuple[str, ...]:
     """The module and everything it imports: a browser that knows them need not find one in the other."""
     found = [entry]
     for name in found:
-        found += [one for one in _IMPORT.findall(text_of(name)) if one not in found]
+        found += [one for one in _imported_by(name) if one not in found]
     return tuple(found)
+
+
+def _imported_by(name: str) -> list[str]:
+    """The modules that one imports itself, by the names they are asked for with."""
+    folder = posixpath.dirname(name)
+    return [posixpath.normpath(posixpath.join(folder, path)) for path in _IMPORT.findall(text_of(name))]
 
 
 def _exported(entry: str) -> list[str]:
@@ -103,7 +111,7 @@ def _exported(entry: str) -> list[str]:
 def one_script(entry: str) -> str:
     """A module and everything it imports as one script, for a document without a server.
 
-    Our own modules have no name twice and only ``import { … } from "./…"`` at their top, so that they can stand one
+    Our own modules have no name twice and only ``import { … } from "…"`` at their top, so that they can stand one
     after the other. The vendored one keeps its names to itself.
     """
     parts: list[str] = []
@@ -117,7 +125,7 @@ def one_script(entry: str) -> str:
         if name in _VENDORED:
             parts.append(_enclosed(source))
             return
-        for imported in _IMPORT.findall(source):
+        for imported in _imported_by(name):
             add(imported)
         parts.append(re.sub(r"^export (?=async |function |const |class )", "", _IMPORT.sub("", source), flags=re.M))
 

@@ -141,7 +141,7 @@ class _Handlers:
             lines = service.sessions(SessionFilter())
             table = sessions_table(root, lines)
             data["sessions"] = lines
-        later = [one for one in imports_of("session.js") if one not in imports_of(ENTRY)] if session_id else []
+        later = [one for one in imports_of("session/view.js") if one not in imports_of(ENTRY)] if session_id else []
         return HTMLResponse(page(root, title, data, table, [FIRST, *later]))
 
     # -- sessions -----------------------------------------------------------------------------------------------

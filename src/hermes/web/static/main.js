@@ -1,16 +1,16 @@
 // The page: navigation, colours, and the view that its address names.
 import { html, render, useEffect, useState } from "./vendor/preact.js";
 import { address, get, page } from "./api.js";
-import { Sessions } from "./sessions.js";
+import { Sessions } from "./views/sessions.js";
 
 const LINKS = [["/", "Sessions"], ["/approvals", "Approvals"], ["/costs", "Costs"], ["/plugins", "Plugins"], ["/compare", "Compare"]];
 // Views that a first look at the sessions does not need are loaded when they are opened.
 const LATER = {
-  "/sessions/": () => import("./session.js"),
-  "/approvals": () => import("./approvals.js"),
-  "/costs": () => import("./costs.js"),
-  "/plugins": () => import("./plugins.js"),
-  "/compare": () => import("./compare.js"),
+  "/sessions/": () => import("./session/view.js"),
+  "/approvals": () => import("./views/approvals.js"),
+  "/costs": () => import("./views/costs.js"),
+  "/plugins": () => import("./views/plugins.js"),
+  "/compare": () => import("./views/compare.js"),
 };
 const THEMES = { auto: "light", light: "dark", dark: "auto" };
 const ICONS = { auto: "◐", light: "☀", dark: "☾" };

@@ -1,9 +1,9 @@
 // One session as a document of its own: the data is inside, and nothing is loaded.
 import { html, render, useEffect, useState } from "./vendor/preact.js";
-import { Detail } from "./detail.js";
+import { Detail } from "./session/detail.js";
 import { Figures } from "./parts.js";
-import { Timeline } from "./timeline.js";
-import { Waterfall } from "./waterfall.js";
+import { Timeline } from "./session/timeline.js";
+import { Waterfall } from "./session/waterfall.js";
 
 const recorded = JSON.parse(document.getElementById("data").textContent);
 

@@ -1,7 +1,7 @@
 // The waterfall of a session: a row for everything that was done, with a bar where it lies in its turn.
-import { html, useEffect, useMemo, useRef, useState } from "./vendor/preact.js";
-import { compact, duration, money } from "./format.js";
-import { LongList } from "./list.js";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { compact, duration, money } from "../format.js";
+import { LongList } from "../list.js";
 
 const NAMES = { turn: "turn", model: "model", tool: "tool", approval: "approval", question: "question", child: "child", side: "side call", mark: "" };
 

@@ -1,8 +1,8 @@
 // The list of sessions, live, with a filter and a box to begin a new one.
-import { html, useEffect, useRef, useState } from "./vendor/preact.js";
-import { get, page, post, useLive } from "./api.js";
-import { ago, compact, money, plural } from "./format.js";
-import { Composer, State } from "./parts.js";
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { get, page, post, useLive } from "../api.js";
+import { ago, compact, money, plural } from "../format.js";
+import { Composer, State } from "../parts.js";
 
 const STATES = [["", "All"], ["running", "Running"], ["failed", "Failed"]];
 

@@ -1,6 +1,6 @@
 // Open questions with buttons to answer them: approvals of calls, and what the model asks.
-import { html, useState } from "./vendor/preact.js";
-import { post } from "./api.js";
+import { html, useState } from "../vendor/preact.js";
+import { post } from "../api.js";
 
 export function Question({ id, kind, label, text, choices = [], onDone, isGone }) {
   const [state, setState] = useState({});

@@ -1,7 +1,7 @@
 // What models cost: by day, model and plugin, and what is left of the budgets.
-import { html, useState } from "./vendor/preact.js";
-import { useData } from "./api.js";
-import { compact, count, money } from "./format.js";
+import { html, useState } from "../vendor/preact.js";
+import { useData } from "../api.js";
+import { compact, count, money } from "../format.js";
 
 const PERIODS = [[1, "1 day"], [7, "7 days"], [30, "30 days"], [365, "1 year"]];
 

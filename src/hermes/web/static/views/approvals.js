@@ -1,8 +1,8 @@
 // Everything that waits for an answer, and the last answers.
-import { html, useState } from "./vendor/preact.js";
-import { address, useData, useLive } from "./api.js";
-import { ago } from "./format.js";
-import { Question } from "./questions.js";
+import { html, useState } from "../vendor/preact.js";
+import { address, useData, useLive } from "../api.js";
+import { ago } from "../format.js";
+import { Question } from "../session/questions.js";
 
 export function View({ go, onPending, setProblem }) {
   const [again, setAgain] = useState(0);

@@ -1,7 +1,7 @@
 // The conversation of a session as text, and a box to continue it.
-import { html, useEffect, useRef, useState } from "./vendor/preact.js";
-import { get, page, post } from "./api.js";
-import { Composer } from "./parts.js";
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { get, page, post } from "../api.js";
+import { Composer } from "../parts.js";
 
 export function Chat({ id, head, isLive, text, setProblem }) {
   const [messages, setMessages] = useState(null);

@@ -1,7 +1,7 @@
 // How plugins do: calls, failures, time, errors, exports, and what they asked models.
-import { html } from "./vendor/preact.js";
-import { useData } from "./api.js";
-import { ago, count, duration, money, plural } from "./format.js";
+import { html } from "../vendor/preact.js";
+import { useData } from "../api.js";
+import { ago, count, duration, money, plural } from "../format.js";
 
 const mean = (one) => (one.calls ? duration(one.seconds / one.calls) : "");
 

@@ -1,6 +1,6 @@
 // The details of one row or event: what is recorded of it, with buttons to copy.
-import { html, useEffect, useState } from "./vendor/preact.js";
-import { clock, count, duration, money } from "./format.js";
+import { html, useEffect, useState } from "../vendor/preact.js";
+import { clock, count, duration, money } from "../format.js";
 
 const pretty = (value) => {
   if (typeof value !== "string") return JSON.stringify(value, null, 2);

@@ -1,11 +1,11 @@
 // One session: its figures, and its timeline, events and conversation as they happen.
-import { html, useEffect, useMemo, useRef, useState } from "./vendor/preact.js";
-import { address, get, page, useData, useLive } from "./api.js";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { address, get, page, useData, useLive } from "../api.js";
 import { Chat } from "./chat.js";
 import { Detail } from "./detail.js";
-import { clock } from "./format.js";
-import { LongList } from "./list.js";
-import { Figures } from "./parts.js";
+import { clock } from "../format.js";
+import { LongList } from "../list.js";
+import { Figures } from "../parts.js";
 import { Questions } from "./questions.js";
 import { Timeline } from "./timeline.js";
 import { Waterfall } from "./waterfall.js";
