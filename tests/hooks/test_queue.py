@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -153,6 +154,16 @@ def test_items_carry_context_variables_and_ids_but_not_the_interrupt(make: Calla
     current_scope.reset(token)
     assert queue.flush(LONG)
     assert seen == [("set", "s", False)]
+
+
+def test_an_item_knows_when_it_was_put(make: Callable[..., BackgroundQueue], held: Held) -> None:
+    queue, seen = blocked(make, held), list[float]()
+    before = time.time()
+    queue.put(lambda: seen.append(queue.item_time))
+    after = time.time()
+    held.released.set()
+    assert queue.flush(LONG)
+    assert before <= seen[0] <= after <= queue.item_time
 
 
 def test_an_idle_queue_keeps_nothing_of_the_last_item(make: Callable[..., BackgroundQueue]) -> None:
@@ -399,6 +410,18 @@ def test_a_plugin_shares_one_queue_with_its_background_callbacks() -> None:
             harness.fire("post_tool_call", tool_name="t", args={})
         harness.fire("on_session_finalize", session_id="s")
         assert seen == ["callback", "item", "callback", "item", "True"]
+
+
+def test_background_callbacks_leave_no_thread_for_each_session(hooks: Hooks) -> None:
+    """Events are delivered after their session has ended, too; nothing would end its thread then."""
+    threads: set[int] = set()
+    hooks.subscribe("on_session_start", "p", lambda: threads.add(threading.get_ident()), background=True)
+    for number in range(10):
+        assert hooks.on_session_start is not None
+        hooks.on_session_start.invoke(session_id=f"s{number}")
+        hooks.end_session(f"s{number}")
+    assert hooks.flush(LONG) == []
+    assert len(threads) == hooks.runner.threads.idle == 1
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import contextvars
 import logging
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -29,6 +30,10 @@ CAPACITY = 1000
 #: How long ``put`` waits for room. A consumer that is stuck must not stop a turn for good.
 BLOCK_SECONDS = 5.0
 _JOIN_SECONDS = 1.0
+
+#: When it was put, the context variables of the thread that put it, and the call.
+_Item = tuple[float, contextvars.Context, Callable[[], object]]
+_put_at: contextvars.ContextVar[float | None] = contextvars.ContextVar("hermes_queue_put_at", default=None)
 
 
 class BackgroundQueue:
@@ -75,7 +80,7 @@ class BackgroundQueue:
         self._causes = FailureCauses()
         self._has_warned = False
         self._changed = threading.Condition()
-        self._items: deque[tuple[contextvars.Context, Callable[[], object]]] = deque()
+        self._items: deque[_Item] = deque()
         #: Sequence numbers: how many items were accepted, are done, and what a flush waited for in vain.
         self._put = self._done = self._missed = 0
         #: The value of ``_done`` when a ``put`` waited for room in vain.
@@ -94,7 +99,7 @@ class BackgroundQueue:
         With ``overflow="block"`` a full queue makes the caller wait up to ``block_seconds`` for room. Once it waited in
         vain, later calls do not wait until the thread has finished another item.
         """
-        context = contextvars.copy_context()
+        put_at, context = time.time(), contextvars.copy_context()
         with self._changed:
             if len(self._items) >= self.capacity and (overflow == "drop" or not self._wait_for_room()):
                 return self._drop(f"{self.capacity} items are waiting")
@@ -104,7 +109,7 @@ class BackgroundQueue:
                 self._start()
             except RuntimeError as error:  # the interpreter is shutting down, or the system has no more threads
                 return self._drop(str(error))
-            self._items.append((context, work))
+            self._items.append((put_at, context, work))
             self._put += 1
             self._changed.notify_all()
         return True
@@ -127,6 +132,12 @@ class BackgroundQueue:
     def pending(self) -> int:
         """How many items are waiting or running."""
         return self._put - self._done
+
+    @property
+    def item_time(self) -> float:
+        """When the item that runs now was put, in seconds since the epoch; outside of one, the time now."""
+        put_at = _put_at.get()
+        return time.time() if put_at is None else put_at
 
     def close(self, seconds: float = 0.0) -> bool:
         """Accept no more items, wait for those queued, drop what is not done by the deadline, end the thread.
@@ -180,9 +191,9 @@ class BackgroundQueue:
 
     def _serve(self) -> None:
         while (item := self._next()) is not None:
-            context, work = item
+            put_at, context, work = item
             try:
-                context.run(_without_interrupt, work)
+                context.run(_run, work, put_at)
             except BaseException as error:  # even an exit asked for by one item must not cost those that follow
                 self._report(error)
             del item, context, work  # what an item holds is not kept while the thread waits
@@ -192,7 +203,7 @@ class BackgroundQueue:
                 self._done += 1
                 self._changed.notify_all()
 
-    def _next(self) -> tuple[contextvars.Context, Callable[[], object]] | None:
+    def _next(self) -> _Item | None:
         with self._changed:
             self._changed.wait_for(lambda: self._items or self._closed)
             if not self._items:
@@ -208,8 +219,9 @@ class BackgroundQueue:
         log.log(level, "background queue %r: an item failed: %s", self.name, describe(error))
 
 
-def _without_interrupt(work: Callable[[], object]) -> object:
+def _run(work: Callable[[], object], put_at: float) -> object:
     """The item keeps the ids of its turn, but cancelling that turn does not cancel the item."""
+    _put_at.set(put_at)
     scope = current_scope.get()
     if scope is not None:
         current_scope.set(replace(scope, interrupt=Interrupt()))

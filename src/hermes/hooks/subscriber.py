@@ -85,7 +85,8 @@ class QueuedSubscriber(Subscriber):
 
     def deliver(self, given: dict[str, Any], session: str) -> Any:
         deliver = super().deliver
-        if not self._queue.put(lambda: deliver(given, session), overflow=self._overflow):
+        # One thread for all sessions: the queue delivers one event at a time, perhaps after its session has ended.
+        if not self._queue.put(lambda: deliver(given, ""), overflow=self._overflow):
             # The queue has warned.
             self.failed(OverflowError("its queue is full or closed"), "the event is dropped", quiet=True)
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from hermes.bundled.observability.nemo_relay.sessions import Clock
+from hermes.hooks.queue import BackgroundQueue
 from hermes.testing import PluginHarness
 from support import SOURCES
-from support.relay_rig import events, problems, scopes
+from support.relay_rig import events, marks, problems, scopes
 from support.waiting import HANG
+
+PLUGIN = SOURCES / "hermes" / "bundled" / "observability" / "nemo_relay"
 
 
 def test_moments_never_repeat() -> None:
@@ -44,7 +49,7 @@ def test_what_is_told_later_keeps_its_moment() -> None:
 def test_the_turn_does_not_wait_for_the_export(relay_folder: Path) -> None:
     go = threading.Event()
     who = {"session_id": "s", "task_id": "t", "turn_id": "s:t"}
-    with PluginHarness(SOURCES / "hermes" / "bundled" / "observability" / "nemo_relay") as harness:
+    with PluginHarness(PLUGIN) as harness:
         harness.hooks.queue(harness.plugin.manifest.key).put(lambda: go.wait(HANG))
         harness.fire("on_session_start", session_id="s", model="m", platform="cli")
         for number in range(100):
@@ -54,10 +59,47 @@ def test_the_turn_does_not_wait_for_the_export(relay_folder: Path) -> None:
             harness.fire("post_api_request", **attempt, finish_reason="tool_calls")
             harness.fire("pre_tool_call", **call, args={"command": "true"})
             harness.fire("post_tool_call", **call, result="{}", status="ok")
+        fired = datetime.now(UTC)
         stream = relay_folder / "atof" / "events.jsonl"
         assert not stream.exists() or stream.read_bytes() == b""  # nothing of it was exported yet
+        assert harness.hooks.runner.threads.idle == 0  # nor handed to a thread and waited for
         go.set()
         harness.fire("on_session_finalize", session_id="s", reason="shutdown")
         assert [one for one in harness.hooks.stats() if one.failures] == []
     found = events(relay_folder)
-    assert problems(relay_folder) == [] and len(scopes(found, "llm")) == len(scopes(found, "tool")) == 100
+    spans = [*scopes(found, "llm"), *scopes(found, "tool")]
+    assert problems(relay_folder) == [] and len(spans) == 200
+    assert all(datetime.fromisoformat(str(one["timestamp"])) <= fired for one in spans)
+
+
+def test_what_waits_when_the_process_ends_is_exported(relay_folder: Path) -> None:
+    with PluginHarness(PLUGIN) as harness:
+        harness.fire("on_session_start", session_id="s", model="m", platform="cli")
+        assert harness.hooks.flush(HANG) == []
+        queue = HeldQueue(harness.hooks.queue(harness.plugin.manifest.key))
+        harness.fire("pre_llm_call", session_id="s", task_id="t", turn_id="s:t", user_message="hello")
+        emit = harness.hooks.on_session_start
+        assert emit is not None
+        callback: Any = emit.subscribers[0].function
+        bridge = callback.sink.__self__
+        bridge._queue = queue
+        bridge.close()
+    assert [one["data"] for one in marks(events(relay_folder), "hermes.turn.start")] == [{"user_message": "hello"}]
+    assert problems(relay_folder) == []
+
+
+class HeldQueue:
+    """A queue that does nothing until it is flushed."""
+
+    def __init__(self, queue: BackgroundQueue) -> None:
+        self._go = threading.Event()
+        self._queue = queue
+        queue.put(lambda: self._go.wait(HANG))
+
+    def flush(self, seconds: float) -> bool:
+        self._go.set()
+        return self._queue.flush(seconds)
+
+    @property
+    def item_time(self) -> float:
+        return self._queue.item_time

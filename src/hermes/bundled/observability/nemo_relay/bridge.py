@@ -67,12 +67,15 @@ class Bridge:
         self._queue = ctx.background_queue(CAPACITY)
         # The conversation comes with each request; there is no need for two more copies of it.
         turns = (events.TurnStarted, events.TurnAnswered)
-        ctx.register_event_sink(self.take, events=turns, leave_out={*unused, "conversation_history"})
-        others = [kind for kind in (*_BEGINNING, *_FOLLOWING) if kind not in turns]
-        ctx.register_event_sink(self.take, events=others, leave_out=unused)
-        if exporters.managed_mode:
-            # The middleware has to find the span that a hook announced right before.
-            self._is_inline = True
+        # The middleware of managed calls has to find the span that a hook announced right before.
+        self._is_inline = bool(exporters.managed_mode)
+        how = {} if self._is_inline else {"background": True, "overflow": "block"}
+        ctx.register_event_sink(self.take, events=turns, leave_out={*unused, "conversation_history"}, **how)
+        others = [kind for kind in (*_BEGINNING, *_FOLLOWING) if kind not in (*turns, events.SessionFinalized)]
+        ctx.register_event_sink(self.take, events=others, leave_out=unused, **how)
+        # With the turn: a program that ends waits here until its files are written.
+        ctx.register_event_sink(self.finalize, events=[events.SessionFinalized])
+        if self._is_inline:
             calls = ManagedCalls(self._relay, exporters, self._sink, self._loop, self._clean)
             ctx.register_middleware("llm_execution", calls.run_llm)
             ctx.register_middleware("tool_execution", calls.run_tool)
@@ -82,19 +85,26 @@ class Bridge:
     # -- events -------------------------------------------------------------------------------------------------
 
     def take(self, event: events.Event) -> None:
-        """Take in an event. It is exported on the background queue, unless calls are managed."""
+        """Export an event as of the moment when it happened, behind the turn unless calls are managed."""
         session_id: str = getattr(event, "session_id", "")
         if self._is_dead or not session_id:
             return
-        at = self._clock.take()
-        if self._is_inline:
-            self._export(event, session_id, at)
-        else:
-            self._put(lambda: self._export(event, session_id, at))
+        self._export(event, session_id, self._clock.take(None if self._is_inline else self._queue.item_time))
         if isinstance(event, events.TurnEnded):
-            self._put(lambda: self._save(session_id))
-        elif isinstance(event, events.SessionFinalized):
-            self._finalize(session_id)
+            self._save(session_id)
+
+    def finalize(self, event: events.SessionFinalized) -> None:
+        """A session is over: its files are written, after the events that are still waiting."""
+        session_id = event.session_id
+        if self._is_dead or not session_id:
+            return
+        if self._is_inline:
+            self.take(event)
+        else:
+            self._put(lambda: self.take(event))
+        self._put(lambda: self._forget(session_id))
+        if self._is_root(session_id):
+            self._queue.flush(PATIENCE_SECONDS)
 
     def _put(self, work: Callable[[], None]) -> None:
         self._queue.put(work, overflow="block")
@@ -128,11 +138,6 @@ class Bridge:
         if files is not None and self._is_root(session_id):
             self._trajectories.snapshot(session_id, files)
 
-    def _finalize(self, session_id: str) -> None:
-        self._put(lambda: self._forget(session_id))
-        if self._is_root(session_id):
-            self._queue.flush(PATIENCE_SECONDS)
-
     def _forget(self, session_id: str) -> None:
         """A session is over: its trajectory is written a last time."""
         self._write(session_id)
@@ -162,9 +167,9 @@ class Bridge:
 
     def close(self) -> None:
         """The process ends with sessions open: what there is of them is kept, within seconds. Never raises."""
-        self._is_dead = True
         try:
             self._queue.flush(PATIENCE_SECONDS)
+            self._is_dead = True
             for session_id in self._trajectories.collector.roots():
                 self._write(session_id)
             self._sink.close_all()

@@ -37,10 +37,11 @@ class Clock:
         self._last = 0
         self._event = threading.local()
 
-    def take(self) -> int:
-        """This moment, in microseconds since the epoch."""
+    def take(self, seconds: float | None = None) -> int:
+        """That moment, else this one, in microseconds since the epoch."""
+        at = time.time() if seconds is None else seconds
         with self._lock:
-            self._last = max(time.time_ns() // 1000, self._last + _MOMENTS)
+            self._last = max(int(at * 1_000_000), self._last + _MOMENTS)
             return self._last
 
     @contextmanager
