@@ -25,7 +25,7 @@ from hermes.host import Host
 from hermes.http_server.listen_address import ListenAddress
 from hermes.http_server.principals import read_principals
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
 from hermes.testing import ScriptedProvider
 from hermes.web.chat import PLATFORM, PageChat, page_entry
 from hermes.web.service import PageService

@@ -40,7 +40,7 @@ from hermes.hooks.limits import PluginLimits
 from hermes.hooks.table import Hooks
 from hermes.journal.questions import Questions
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import open_store
+from hermes.journal.store.port import open_store
 from hermes.local.endpoint import NOTICE, is_embedded
 from hermes.plugins.discovery import is_set
 from hermes.plugins.loader import load_plugins
@@ -61,7 +61,7 @@ from hermes.version import __version__
 if TYPE_CHECKING:
     from hermes.agent.context.inputs import TurnInputs
     from hermes.config.mcp_sections import McpServerConfig
-    from hermes.journal.steps import Message
+    from hermes.journal.turns.steps import Message
     from hermes.mcp.sampling import SamplingModels
     from hermes.mcp.servers import McpServers
     from hermes.models.wires.wire import Transport

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from hermes.journal.sqlite.store import SqliteStore
-from hermes.journal.store import home_store
-from hermes.journal.turns import begin_turn, reopen_turn
+from hermes.journal.store.port import home_store
+from hermes.journal.store.sqlite.store import SqliteStore
+from hermes.journal.turns.lifecycle import begin_turn, reopen_turn
 from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
 from journal.kit import rows
 from support import HostFactory, run_hermes, write_config

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hermes.journal.sqlite.store import SqliteStore
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.testing import ScriptedProvider, text, tool_call
 from hermes.trace.journal.session import session_record
 from support import run_hermes, write_config

@@ -15,7 +15,7 @@ from hermes.agent.events import TurnResult
 from hermes.errors import JournalError
 from hermes.host import Host
 from hermes.http.pool import Connection
-from hermes.journal.sqlite import durability
+from hermes.journal.store.sqlite import durability
 from hermes.testing import ScriptedProvider, text, tool_call, tool_calls
 from support import HostFactory
 from support.waiting import wait_until

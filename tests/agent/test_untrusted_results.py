@@ -12,7 +12,7 @@ import pytest
 
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.record.recording import load_recording
 from hermes.record.replay import recorded_config, replay
 from hermes.testing import ScriptedProvider, ScriptedReply, text, tool_call

@@ -28,7 +28,7 @@ from hermes.config.sections import JournalConfig
 from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
 from hermes.host import Host, HostOptions
 from hermes.journal.leases import SessionInfo
-from hermes.journal.turns import begin_turn
+from hermes.journal.turns.lifecycle import begin_turn
 from hermes.testing import ScriptedProvider, by_step, text, tool_calls
 from hermes.testing.scripted.script import RecordedRequest, ReplyLike
 from support.cluster_rig import ClusterRig

@@ -24,7 +24,7 @@ _RESULT = '{"content": "' + "a line of a file that was read\\n" * 20 + '"}'
 
 def measure(workspace: Workspace) -> list[Row]:
     """Two rows: the time for the long session, and its time per step against that of a short one."""
-    from hermes.journal.sqlite.store import SqliteStore
+    from hermes.journal.store.sqlite.store import SqliteStore
     from hermes.trace.formats.atif import document
     from hermes.trace.journal.session import session_record
 
@@ -68,9 +68,9 @@ def write_session(path: Path, session_id: str, steps: int) -> None:
     """Put a session on record whose one turn reads a file in every step."""
     from hermes.journal.leases import SessionInfo
     from hermes.journal.runner import FileRunner
-    from hermes.journal.sqlite.store import SqliteStore
-    from hermes.journal.steps import ModelCallRow
-    from hermes.journal.turns import begin_turn
+    from hermes.journal.store.sqlite.store import SqliteStore
+    from hermes.journal.turns.lifecycle import begin_turn
+    from hermes.journal.turns.steps import ModelCallRow
 
     now = time.time() - steps
     with closing(SqliteStore(path)) as store, closing(FileRunner(path.parent / "runners")) as runner:

@@ -14,8 +14,8 @@ from hermes.config.sections import AgentConfig, ModelConfig
 from hermes.host import Host
 from hermes.journal.bodies import body_digest, pack, pack_shared
 from hermes.journal.events import next_link
-from hermes.journal.sqlite.store import SqliteStore
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.record.replay import ReplayResult, replay
 from hermes.testing import ScriptedProvider, text, tool_call
 

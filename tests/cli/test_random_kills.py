@@ -21,7 +21,7 @@ import httpx
 import pytest
 
 from hermes.journal.sessions import Sessions
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.testing import RecordedRequest, ScriptedProvider, by_step, text, tool_call, tool_calls
 from hermes.testing.scripted.script import ReplyLike
 from hermes.trace.verify.session import verify

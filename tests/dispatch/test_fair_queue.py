@@ -6,7 +6,7 @@ import random
 
 from hermes.dispatch.fair_queue import FairQueue
 from hermes.dispatch.port import CHILDREN, TURNS
-from hermes.journal.turns import Submission
+from hermes.journal.turns.lifecycle import Submission
 
 
 def turn(name: str, session: str = "", *, principal: str = "", priority: int = 0, queue: str = TURNS) -> Submission:

@@ -23,9 +23,9 @@ from hermes.errors import JournalError, QueueFull, SessionNotFound, TurnSuspende
 from hermes.host import Host
 from hermes.journal.history.inspection import inspect_session
 from hermes.journal.questions import Questions
-from hermes.journal.recovery import MAX_TAKE_UPS
 from hermes.journal.sessions import Sessions
-from hermes.journal.turns import Submission, find_submission
+from hermes.journal.turns.lifecycle import Submission, find_submission
+from hermes.journal.turns.recovery import MAX_TAKE_UPS
 from hermes.scope import Interrupt
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, by_step, text, tool_call
 from hermes.trace.verify.session import verify

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.journal.sqlite.database import empty_journal
+from hermes.journal.store.sqlite.database import empty_journal
 
 from .markdown import code, table
 

@@ -10,7 +10,7 @@ import pytest
 
 from hermes.gateway.store.inbox import Completion, Inbox
 from hermes.gateway.store.outbox import Outbox, OutgoingMessage
-from hermes.journal.store import Store, open_store
+from hermes.journal.store.port import Store, open_store
 
 
 @pytest.fixture

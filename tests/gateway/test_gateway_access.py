@@ -13,7 +13,7 @@ from hermes.errors import HermesError
 from hermes.gateway.store import users as users_module
 from hermes.gateway.store.users import CODE_ALPHABET, MAX_PENDING, GatewayUsers
 from hermes.journal.questions import Questions
-from hermes.journal.store import Store, home_store
+from hermes.journal.store.port import Store, home_store
 from hermes.testing import RecordedRequest, by_step, text, tool_call
 from support.gateway_rig import GatewayRig, SwitchedProvider
 from support.waiting import wait_until

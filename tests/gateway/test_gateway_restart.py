@@ -15,7 +15,7 @@ import pytest
 from hermes.gateway.adapter import MessageEvent, Platform, SessionSource
 from hermes.gateway.store.inbox import Arrival, ChatRow, Inbox
 from hermes.gateway.store.outbox import Outbox, OutgoingMessage
-from hermes.journal.store import home_store
+from hermes.journal.store.port import home_store
 from hermes.testing import by_step, text, tool_call
 from support.gateway_rig import GatewayProcesses, GatewayRig, SwitchedProvider
 from support.waiting import wait_until

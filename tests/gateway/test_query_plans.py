@@ -12,10 +12,10 @@ import pytest
 from hermes.gateway.adapter import MessageEvent, Platform, SessionSource
 from hermes.gateway.store.inbox import Arrival, ChatRow, Completion
 from hermes.gateway.store.outbox import Outbox, OutgoingMessage
-from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import SessionInfo
-from hermes.journal.store import Store, home_store
-from hermes.journal.turns import QueueLimits, Submission, accept_turn
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store, home_store
+from hermes.journal.turns.lifecycle import QueueLimits, Submission, accept_turn
 
 T = TypeVar("T")
 

@@ -14,9 +14,9 @@ import psycopg
 import pytest
 
 from hermes.config.sections import JournalConfig
-from hermes.journal import store as stores
 from hermes.journal.runner import Runner
-from hermes.journal.store import Store
+from hermes.journal.store import port as stores
+from hermes.journal.store.port import Store
 from journal.kit import RunnerFactory, StoreFactory
 from support.postgres import new_database
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from hermes.config.sections import JournalConfig
-from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import FileRunner, Runner
-from hermes.journal.steps import Message, TurnJournal
-from hermes.journal.store import Store, open_store
-from hermes.journal.turns import begin_turn
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store, open_store
+from hermes.journal.turns.lifecycle import begin_turn
+from hermes.journal.turns.steps import Message, TurnJournal
 from support.waiting import wait_until
 
 StoreFactory = Callable[[], Store]

@@ -8,10 +8,10 @@ import time
 
 from hermes.errors import SessionBusy
 from hermes.journal.runner import Runner
-from hermes.journal.sqlite import store as store_module
-from hermes.journal.steps import TurnJournal
-from hermes.journal.store import Store
-from hermes.journal.turns import reopen_turn
+from hermes.journal.store.port import Store
+from hermes.journal.store.sqlite import store as store_module
+from hermes.journal.turns.lifecycle import reopen_turn
+from hermes.journal.turns.steps import TurnJournal
 from journal.kit import journal_at, start_turn
 
 

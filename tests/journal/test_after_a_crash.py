@@ -8,8 +8,8 @@ import pytest
 
 from hermes.errors import JournalCorrupt
 from hermes.journal.runner import FileRunner
-from hermes.journal.sqlite import database
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
+from hermes.journal.store.sqlite import database
 from hermes.testing import ScriptedProvider, text
 from journal.kit import FileRunnerFactory, RunnerFactory, StoreFactory, finish_turn, python, rows, start_turn
 from support import HostFactory
@@ -95,6 +95,6 @@ def test_a_turn_never_ends_before_it_began(
     store: Store, runner: FileRunner, journal_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn = start_turn(store, runner)
-    monkeypatch.setattr("hermes.journal.store.time.time", lambda: 1.0)
+    monkeypatch.setattr("hermes.journal.store.port.time.time", lambda: 1.0)
     finish_turn(turn)
     assert rows(journal_path, "SELECT ended_at >= started_at FROM turns") == [(1,)]

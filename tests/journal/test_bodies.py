@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hermes.journal.bodies import BLOB_THRESHOLD, clean_text, message_text, to_json
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
 from journal.kit import assistant, finish_turn, rows, start_turn, user
 
 pytestmark = pytest.mark.both_stores

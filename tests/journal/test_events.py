@@ -13,12 +13,12 @@ import pytest
 
 from hermes.errors import LeaseLost
 from hermes.journal.bodies import unpack
-from hermes.journal.connection import JournalConnection
 from hermes.journal.events import NewEvent, append_events, first_link, next_link
 from hermes.journal.leases import take_lease
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 from journal.kit import RunnerFactory, finish_turn, rows, start_turn
 
 pytestmark = pytest.mark.both_stores

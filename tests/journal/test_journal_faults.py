@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from hermes.errors import JournalCorrupt, JournalError, JournalTooNew
-from hermes.journal import schema
-from hermes.journal.connection import JournalConnection
 from hermes.journal.runner import FileRunner, Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.sqlite.search import SqliteSearchIndex
-from hermes.journal.sqlite.store import SqliteStore
-from hermes.journal.store import Store
+from hermes.journal.store import schema
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
+from hermes.journal.store.sqlite.search import SqliteSearchIndex
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.tools.files.guard import FileGuard
 from journal.kit import (
     StoreFactory,
@@ -226,8 +226,8 @@ from pathlib import Path
 from journal.kit import rows, start_turn
 from hermes.errors import JournalError
 from hermes.journal.runner import FileRunner, Runner
-from hermes.journal.store import Store
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store.port import Store
+from hermes.journal.store.sqlite.store import SqliteStore
 
 folder = Path(sys.argv[1])
 store, runner = SqliteStore(folder / "state.db"), FileRunner(folder / "runners")
@@ -272,8 +272,8 @@ import sys
 from pathlib import Path
 from journal.kit import insert_session
 from hermes.errors import JournalError
-from hermes.journal.store import Store
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store.port import Store
+from hermes.journal.store.sqlite.store import SqliteStore
 
 store = SqliteStore(Path(sys.argv[1]) / "state.db")
 try:
@@ -301,7 +301,7 @@ def leave_by_kill(journal_path: Path) -> None:
     """The last commits of a killed process are in its log."""
     script = (
         "import os, sys; from pathlib import Path; from journal.kit import insert_session\n"
-        "from hermes.journal.sqlite.store import SqliteStore\n"
+        "from hermes.journal.store.sqlite.store import SqliteStore\n"
         "SqliteStore(Path(sys.argv[1])).write(lambda c: insert_session(c, 'a')); os.kill(os.getpid(), 9)"
     )
     python(script, str(journal_path))

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from hermes.errors import SessionNotFound
 from hermes.journal import sessions as sessions_module
-from hermes.journal import turns as turns_module
 from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.sqlite.store import SqliteStore
-from hermes.journal.steps import ModelCallRow
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
+from hermes.journal.store.sqlite.store import SqliteStore
+from hermes.journal.turns import lifecycle as turns_module
+from hermes.journal.turns.steps import ModelCallRow
 from journal.kit import StoreFactory, assistant, finish_turn, rows, start_turn, user
 
 pytestmark = pytest.mark.both_stores

@@ -18,9 +18,9 @@ from hermes.errors import HermesError, JournalError, LeaseLost, SessionBusy
 from hermes.journal import runner as runner_module
 from hermes.journal.runner import FileRunner, Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.steps import TurnJournal
-from hermes.journal.store import Store
-from hermes.journal.turns import reopen_turn
+from hermes.journal.store.port import Store
+from hermes.journal.turns.lifecycle import reopen_turn
+from hermes.journal.turns.steps import TurnJournal
 from journal.kit import PYTHON_PATH, FileRunnerFactory, RunnerFactory, StoreFactory, finish_turn, rows, start_turn
 from support.waiting import HANG, wait_for, wait_until
 

@@ -13,10 +13,10 @@ import pytest
 from hermes.journal.bodies import unpack
 from hermes.journal.questions import Questions
 from hermes.journal.runner import Runner
-from hermes.journal.schema import MIGRATIONS
 from hermes.journal.sessions import Sessions
-from hermes.journal.sqlite.database import empty_journal
-from hermes.journal.turns import reopen_turn
+from hermes.journal.store.schema import MIGRATIONS
+from hermes.journal.store.sqlite.database import empty_journal
+from hermes.journal.turns.lifecycle import reopen_turn
 from hermes.trace.verify.session import verify
 from journal.kit import StoreFactory, finish_turn, rows, start_turn
 

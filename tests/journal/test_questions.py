@@ -11,13 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from hermes.errors import JournalError
-from hermes.journal import schema
 from hermes.journal.leases import SessionInfo
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.journal.runner import Runner
-from hermes.journal.sqlite.store import SqliteStore
-from hermes.journal.store import Store
-from hermes.journal.turns import reopen_turn
+from hermes.journal.store import schema
+from hermes.journal.store.port import Store
+from hermes.journal.store.sqlite.store import SqliteStore
+from hermes.journal.turns.lifecycle import reopen_turn
 from journal.kit import StoreFactory, finish_turn, start_turn
 
 pytestmark = pytest.mark.both_stores

@@ -13,8 +13,8 @@ import pytest
 
 from hermes.journal.history.inspection import inspect_session
 from hermes.journal.sessions import Sessions
-from hermes.journal.sqlite.store import SqliteStore
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.trace.verify.session import verify
 from journal.kit import PYTHON_PATH, rows
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from hermes.errors import JournalError, LeaseLost, SessionBusy, SessionNotFound
-from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.steps import ModelCallRow, Step, TurnJournal, TurnState
-from hermes.journal.store import Store
-from hermes.journal.turns import next_model_key, reopen_turn
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
+from hermes.journal.turns.lifecycle import next_model_key, reopen_turn
+from hermes.journal.turns.steps import ModelCallRow, Step, TurnJournal, TurnState
 from journal.kit import RunnerFactory, StoreFactory, assistant, finish_turn, rows, start_turn, user
 
 pytestmark = pytest.mark.both_stores

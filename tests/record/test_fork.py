@@ -14,7 +14,7 @@ from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.journal.history.inspection import inspect_session
 from hermes.journal.sessions import Sessions
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.record.fork import ForkChanges, ForkPlace, fork_session
 from hermes.record.recording import load_recording
 from hermes.testing import ScriptedProvider, ScriptedReply, text, tool_call

@@ -11,7 +11,7 @@ import pytest
 
 from hermes.config import Config
 from hermes.errors import HermesError
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.record import rows
 from hermes.record.audit.evidence import export_evidence, verify_evidence
 from hermes.record.bundle import write_bundle

@@ -13,7 +13,7 @@ import pytest
 
 from hermes.cli.main import main
 from hermes.config import Config
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.plugins.context import PluginContext
 from hermes.record.bundle import write_bundle
 from hermes.record.recording import Recording, load_recording

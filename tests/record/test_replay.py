@@ -16,7 +16,7 @@ from hermes.cli.main import main
 from hermes.config import Config
 from hermes.config.sections import BudgetsConfig
 from hermes.errors import HermesError, SessionNotFound
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.models.endpoint import ApiMode
 from hermes.plugins.context import PluginContext
 from hermes.record.bundle import open_bundle, read_bundle, write_bundle

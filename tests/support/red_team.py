@@ -16,7 +16,7 @@ import msgspec
 
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.record.audit.evidence import export_evidence
 from hermes.record.bundle import write_bundle
 from hermes.testing import RecordedRequest, ScriptedProvider, text, tool_calls

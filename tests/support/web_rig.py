@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hermes.journal.store import home_store
+from hermes.journal.store.port import home_store
 from hermes.web.chat import PageChat
 from hermes.web.server.access import PageAccess
 from hermes.web.server.process import serve_page

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.journal.usage.plugins import PluginCalls, plugin_totals
 from hermes.testing import ScriptedProvider
 from hermes.trace import health

@@ -12,7 +12,7 @@ import pytest
 
 from hermes.errors import SessionNotFound
 from hermes.journal.sessions import Sessions
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.testing import ScriptedProvider, by_step, text, tool_call
 from hermes.trace.formats.atif import document
 from hermes.trace.formats.atof import lines

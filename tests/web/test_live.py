@@ -10,7 +10,7 @@ import pytest
 
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import home_store
+from hermes.journal.store.port import home_store
 from hermes.testing import RecordedRequest, text, tool_call
 from hermes.tools.registry import Tool
 from support.trace_runs import NO_PARAMETERS, Rig

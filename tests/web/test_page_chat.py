@@ -10,7 +10,7 @@ from typing import Any
 from hermes.dispatch.local import LocalDispatcher
 from hermes.host import Host
 from hermes.journal.questions import Questions
-from hermes.journal.store import home_store
+from hermes.journal.store.port import home_store
 from hermes.testing import RecordedRequest, text, tool_call
 from hermes.web.chat import PLATFORM, PageChat, page_entry
 from hermes.web.service import PageService

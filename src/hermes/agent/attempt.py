@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from hermes.journal.bodies import to_json
-from hermes.journal.steps import ModelCallRow
+from hermes.journal.turns.steps import ModelCallRow
 from hermes.models.billing import priced
 from hermes.models.reply import Reply, normalise
 

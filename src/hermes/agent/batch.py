@@ -18,7 +18,7 @@ from hermes.agent.workers import wait_for
 from hermes.contract.events import CheckpointMissing, ToolEnded, ToolStarted
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.execution_chain import culprit_of
-from hermes.journal.steps import Message, TurnJournal
+from hermes.journal.turns.steps import Message, TurnJournal
 from hermes.models.reply import ToolRequest
 from hermes.scope import Scope
 

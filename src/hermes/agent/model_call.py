@@ -28,8 +28,8 @@ from hermes.contract.events import (
 from hermes.contract.response import Record
 from hermes.errors import HermesError, Interrupted, ProviderError
 from hermes.journal.crash import crash_point
-from hermes.journal.decisions import PluginDecision, decisions_of
-from hermes.journal.steps import Message, TurnJournal
+from hermes.journal.turns.decisions import PluginDecision, decisions_of
+from hermes.journal.turns.steps import Message, TurnJournal
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import describe
 from hermes.models.reply import Reply, normalise, to_response

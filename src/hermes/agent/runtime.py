@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from hermes.hooks.table import Hooks
     from hermes.journal.history.search import SearchIndex
     from hermes.journal.runner import Runner
-    from hermes.journal.steps import Message
-    from hermes.journal.store import Store
+    from hermes.journal.store.port import Store
+    from hermes.journal.turns.steps import Message
     from hermes.models.endpoint import Endpoint
     from hermes.sanitize import Redactor
     from hermes.tools.files.guard import FileGuard

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hermes.agent.runtime import Runtime
     from hermes.agent.tool_call import ToolCall, ToolOutcome
     from hermes.config.load import FreshConfig
-    from hermes.journal.steps import TurnJournal
+    from hermes.journal.turns.steps import TurnJournal
     from hermes.plugins.http import PluginHttp
     from hermes.plugins.llm.access import ModelAccess
 

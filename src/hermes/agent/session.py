@@ -26,10 +26,8 @@ from hermes.contract.events import SessionFinalized, ToolEnded, TurnEvent
 from hermes.errors import SessionBusy, SessionNotFound, UnfinishedTurn
 from hermes.journal.bodies import message_text
 from hermes.journal.leases import SessionInfo
-from hermes.journal.recovery import GIVEN_UP, MAX_TAKE_UPS, close_turn
 from hermes.journal.sessions import Sessions
-from hermes.journal.steps import Message, TurnJournal, TurnState
-from hermes.journal.turns import (
+from hermes.journal.turns.lifecycle import (
     begin_turn,
     claim_turn,
     close_children,
@@ -38,6 +36,8 @@ from hermes.journal.turns import (
     reopen_turn,
     unfinished_state,
 )
+from hermes.journal.turns.recovery import GIVEN_UP, MAX_TAKE_UPS, close_turn
+from hermes.journal.turns.steps import Message, TurnJournal, TurnState
 from hermes.models.usage import Usage
 from hermes.sanitize import Memo
 from hermes.scope import Interrupt, Scope, new_id
@@ -46,8 +46,8 @@ from hermes.tools.registry import Tool
 if TYPE_CHECKING:
     from hermes.agent.context.requests import CompressionReport
     from hermes.journal.history.undoing import UndoneTurn
-    from hermes.journal.store import Store
-    from hermes.journal.turns import Submission
+    from hermes.journal.store.port import Store
+    from hermes.journal.turns.lifecycle import Submission
 
 log = logging.getLogger("hermes.turn")
 
@@ -237,7 +237,7 @@ class Session:
 
     # -- turns that an earlier run left -------------------------------------------------------------------------
     #
-    # The only ways to take one up, for every surface. Taking it up settles its started calls (``journal.recovery``)
+    # The only ways to take one up, for every surface. Taking it up settles its started calls (``recovery.py``)
     # before anything else can happen; one that was taken up too often ends as failed instead.
 
     def unfinished_turn(self) -> TurnState | None:

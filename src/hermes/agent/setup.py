@@ -14,11 +14,11 @@ from hermes.agent.context.inputs import PromptFacts, place_facts
 from hermes.agent.model_call import ToolDefinition
 from hermes.config.principals import principal_home
 from hermes.journal.bodies import message_text
-from hermes.journal.decisions import PluginDecision
+from hermes.journal.turns.decisions import PluginDecision
 
 if TYPE_CHECKING:
     from hermes.agent.session import Session
-    from hermes.journal.steps import TurnJournal
+    from hermes.journal.turns.steps import TurnJournal
     from hermes.scope import Scope
 
 log = logging.getLogger("hermes.turn")

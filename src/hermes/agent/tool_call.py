@@ -27,7 +27,7 @@ from hermes.hooks.execution_chain import culprit_of
 from hermes.hooks.observers import Emitter, first_text
 from hermes.journal.bodies import message_text
 from hermes.journal.crash import crash_point
-from hermes.journal.decisions import PluginDecision, decisions_of
+from hermes.journal.turns.decisions import PluginDecision, decisions_of
 from hermes.models.reply import ToolRequest
 from hermes.scope import Scope, current_scope
 from hermes.tools.coerce import check_args, coerce_args, parse_arguments
@@ -36,7 +36,7 @@ from hermes.tools.results import is_only_error, mark_untrusted, tool_error, tool
 
 if TYPE_CHECKING:
     from hermes.checkpoints.recorder import TurnInProgress
-    from hermes.journal.steps import TurnJournal
+    from hermes.journal.turns.steps import TurnJournal
     from hermes.policy import Finding
     from hermes.tools.files.guard import FileGuard
     from hermes.tools.sandbox.undone import UndoneChange

@@ -35,9 +35,9 @@ from hermes.errors import BudgetExceeded, HermesError, Interrupted, JournalError
 from hermes.hooks.callback import describe
 from hermes.hooks.execution_chain import culprit_of
 from hermes.hooks.observers import Answer
-from hermes.journal.decisions import PluginDecision
-from hermes.journal.steps import Message, TurnJournal, TurnState
-from hermes.journal.turns import close_children
+from hermes.journal.turns.decisions import PluginDecision
+from hermes.journal.turns.lifecycle import close_children
+from hermes.journal.turns.steps import Message, TurnJournal, TurnState
 from hermes.models.reply import Reply
 from hermes.models.usage import Usage
 from hermes.scope import Interrupt, Scope, current_scope

@@ -17,12 +17,12 @@ from hermes.config.principals import default_workspace, make_private
 from hermes.dispatch.port import DispatchedTurn, TurnEntry, TurnRequest
 from hermes.errors import HermesError, JournalError, SessionNotFound, TurnSuspended
 from hermes.host import Host
-from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import SessionInfo, release_lease
 from hermes.journal.questions import Questions, has_pending
-from hermes.journal.recovery import close_turn
-from hermes.journal.steps import Message
-from hermes.journal.turns import QueueLimits, Submission, accept_turn, claim_turn, find_submission
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.turns.lifecycle import QueueLimits, Submission, accept_turn, claim_turn, find_submission
+from hermes.journal.turns.recovery import close_turn
+from hermes.journal.turns.steps import Message
 from hermes.scope import Interrupt, new_id
 
 log = logging.getLogger("hermes.dispatch")

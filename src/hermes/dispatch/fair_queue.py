@@ -10,7 +10,7 @@ from operator import itemgetter
 
 import msgspec
 
-from hermes.journal.turns import Submission
+from hermes.journal.turns.lifecycle import Submission
 
 #: Running turns of a principal, when it was served last, and the number of its first turn. The lowest comes first.
 _Rank = tuple[int, int, int]

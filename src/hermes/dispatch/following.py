@@ -12,7 +12,7 @@ from hermes.agent.session import Session
 from hermes.dispatch.port import DispatchedTurn, Dispatcher
 from hermes.errors import JournalError
 from hermes.host import Host
-from hermes.journal.turns import Submission
+from hermes.journal.turns.lifecycle import Submission
 from hermes.scope import Interrupt
 
 log = logging.getLogger("hermes.dispatch")

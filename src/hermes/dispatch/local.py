@@ -16,9 +16,9 @@ from hermes.dispatch.fair_queue import FairQueue
 from hermes.dispatch.port import CHILDREN, TURNS, DispatchedTurn, TurnEntry, TurnRequest, TurnTicket
 from hermes.errors import JournalError, SessionBusy
 from hermes.host import Host
-from hermes.journal.connection import JournalConnection
 from hermes.journal.questions import Questions
-from hermes.journal.turns import NO_LIMITS, Submission, cancel_queued, open_submissions
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.turns.lifecycle import NO_LIMITS, Submission, cancel_queued, open_submissions
 from hermes.scope import Interrupt
 
 log = logging.getLogger("hermes.dispatch")

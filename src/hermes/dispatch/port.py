@@ -14,8 +14,8 @@ import msgspec
 
 from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.agent.session import Session
-from hermes.journal.connection import JournalConnection
-from hermes.journal.turns import Submission
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.turns.lifecycle import Submission
 
 #: Turns of surfaces, and turns that another turn waits for: those have slots of their own, so that turns which wait
 #: for others cannot keep them from running.

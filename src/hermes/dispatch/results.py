@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from hermes.agent.events import TurnResult
 from hermes.contract.events import ToolEnded
 from hermes.journal.bodies import unpack
-from hermes.journal.connection import JournalConnection
-from hermes.journal.steps import NOT_ASIDE
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
+from hermes.journal.turns.steps import NOT_ASIDE
 from hermes.models.usage import Usage
 
 _USAGE = (

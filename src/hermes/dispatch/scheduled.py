@@ -12,7 +12,7 @@ from hermes.dispatch.port import Dispatcher, TurnEntry, TurnRequest
 from hermes.dispatch.results import completed_result
 from hermes.errors import HermesError
 from hermes.host import Host
-from hermes.journal.turns import Submission
+from hermes.journal.turns.lifecycle import Submission
 from hermes.schedules.fires import DueRun
 from hermes.schedules.run import COMPLETE, STOPPED
 from hermes.scope import SCHEDULED, Interrupt

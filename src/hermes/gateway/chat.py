@@ -28,8 +28,8 @@ from hermes.gateway.questions import (
 )
 from hermes.gateway.store.attachments import NOT_STORED
 from hermes.gateway.store.inbox import ChatRow, Completion, IncomingMessage
-from hermes.journal.connection import JournalConnection
 from hermes.journal.questions import OWNER, QuestionRow
+from hermes.journal.store.connection import JournalConnection
 
 if TYPE_CHECKING:
     from hermes.agent.events import TurnResult

@@ -22,7 +22,7 @@ from hermes.gateway.store.outbox import OutgoingMessage
 from hermes.gateway.store.users import Role
 from hermes.host import Host
 from hermes.journal.questions import OWNER, QuestionRow, abridged
-from hermes.journal.turns import Submission
+from hermes.journal.turns.lifecycle import Submission
 from hermes.sanitize import Redactor
 from hermes.sanitize.hidden import escape_hidden
 from hermes.scope import Interrupt

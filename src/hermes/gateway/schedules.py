@@ -13,7 +13,7 @@ from hermes.dispatch.port import Dispatcher
 from hermes.dispatch.scheduled import DispatchedRuns
 from hermes.gateway.store.outbox import Outbox, OutgoingMessage
 from hermes.host import Host
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
 from hermes.schedules.delivery import ChatAddress
 from hermes.schedules.provider import serve
 from hermes.schedules.scheduler import Scheduler

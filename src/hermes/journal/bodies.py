@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from hermes.errors import JournalError
-from hermes.journal.connection import JournalConnection
+from hermes.journal.store.connection import JournalConnection
 
 #: Bodies above this many characters are kept in ``blobs``, where equal ones share a row.
 BLOB_THRESHOLD = 32_768

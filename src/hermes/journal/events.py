@@ -13,8 +13,8 @@ from typing import NamedTuple
 import msgspec
 
 from hermes.journal.bodies import body_digest, pack, pack_shared
-from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import Lease
+from hermes.journal.store.connection import JournalConnection
 
 _INSERT = (
     "INSERT INTO events (session_id, seq, turn_id, kind, key, effect, body, at, epoch, chain) "

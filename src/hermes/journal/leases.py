@@ -6,9 +6,9 @@ import msgspec
 
 from hermes.errors import LeaseLost, SessionBusy, SessionNotFound
 from hermes.journal.bodies import clean_text
-from hermes.journal.connection import JournalConnection, now
 from hermes.journal.runner import Runner
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection, now
+from hermes.journal.store.port import Store
 
 _ADVANCE = (
     "UPDATE sessions SET head_seq = head_seq + ? WHERE id = ? AND epoch = ? AND runner = ? RETURNING head_seq - ?, "

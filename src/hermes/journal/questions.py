@@ -33,8 +33,8 @@ import msgspec
 
 from hermes.errors import JournalError
 from hermes.journal.bodies import clean_text
-from hermes.journal.connection import JournalConnection, placeholders
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection, placeholders
+from hermes.journal.store.port import Store
 
 QuestionKind = Literal["approval", "clarify"]
 QuestionState = Literal["pending", "granted", "denied", "answered", "consumed", "revoked"]

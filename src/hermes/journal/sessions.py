@@ -10,12 +10,12 @@ from msgspec.structs import asdict
 
 from hermes.errors import SessionNotFound
 from hermes.journal.bodies import body_digest, clean_text, drop_unused_blobs, unpack
-from hermes.journal.connection import Cursor, JournalConnection, placeholders
 from hermes.journal.history.compactions import visible_messages
 from hermes.journal.leases import refuse_if_busy
 from hermes.journal.runner import Runner
-from hermes.journal.steps import Message
-from hermes.journal.store import Store
+from hermes.journal.store.connection import Cursor, JournalConnection, placeholders
+from hermes.journal.store.port import Store
+from hermes.journal.turns.steps import Message
 
 
 class SessionRow(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hermes.errors import JournalError
 from hermes.hooks.callback import CallbackStats
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
 from hermes.journal.usage.plugins import (
     REGISTER_SITE,
     TOOL_SITE,

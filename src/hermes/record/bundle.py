@@ -16,10 +16,10 @@ from typing import Annotated, Any, cast
 import msgspec
 
 from hermes.errors import HermesError, JournalError
-from hermes.journal.connection import JournalConnection
-from hermes.journal.schema import MIGRATIONS
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store, open_store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store, open_store
+from hermes.journal.store.schema import MIGRATIONS
 from hermes.record.rows import SessionRows, check_size, family_of, read_sessions, write_rows
 from hermes.version import __version__
 

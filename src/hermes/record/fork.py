@@ -9,12 +9,12 @@ from typing import Any
 
 from hermes.errors import HermesError
 from hermes.journal.bodies import clean_text, pack, pack_shared, to_json, unpack
-from hermes.journal.connection import JournalConnection
 from hermes.journal.events import chain_events
 from hermes.journal.history.branching import next_title
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 from hermes.record.rows import Row, SessionRows, read_sessions, write_rows
 
 _PLACE = re.compile(r"(\d+)(?:\.(\d+))?")

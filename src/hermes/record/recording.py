@@ -12,10 +12,10 @@ import msgspec
 from hermes.agent.context.inputs import PromptFacts
 from hermes.errors import HermesError
 from hermes.journal.bodies import MissingBlob, unpack
-from hermes.journal.connection import JournalConnection
 from hermes.journal.sessions import Sessions
-from hermes.journal.steps import is_aside
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
+from hermes.journal.turns.steps import is_aside
 from hermes.record.rows import check_size
 from hermes.record.shapes import SHAPES
 

@@ -22,7 +22,7 @@ from hermes.config.secrets import home_secrets
 from hermes.config.sections import BudgetsConfig, Config
 from hermes.errors import HermesError
 from hermes.host import RECORDED_OPTIONS, Host, HostOptions
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
 from hermes.models.profiles import PROFILES
 from hermes.record.bundle import write_bundle
 from hermes.record.compare import Difference, compare_recordings, compare_turns

@@ -8,8 +8,8 @@ from typing import Any
 
 from hermes.errors import HermesError
 from hermes.journal.bodies import MissingBlob, blobs_of
-from hermes.journal.connection import ROW_NUMBER, Cursor, JournalConnection
-from hermes.journal.store import Store
+from hermes.journal.store.connection import ROW_NUMBER, Cursor, JournalConnection
+from hermes.journal.store.port import Store
 
 Row = dict[str, Any]
 _TURN_IDS = "turn_id IN (SELECT id FROM turns WHERE session_id = :id AND ordinal >= :first AND ordinal < :last)"

@@ -14,9 +14,9 @@ from msgspec.structs import asdict, replace
 
 from hermes.config.sections import CronConfig
 from hermes.journal.bodies import clean_text
-from hermes.journal.connection import JournalConnection
 from hermes.journal.runner import Runner
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 from hermes.schedules.schedule import Schedule, ScheduleError, ScheduleRun, session_id_of
 from hermes.schedules.store import SELECT_RUNS, read_schedules, run_row, update_schedule
 from hermes.schedules.timing import last_fire

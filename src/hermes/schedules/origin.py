@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, json
 
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
 
 
 class _Source(Struct):

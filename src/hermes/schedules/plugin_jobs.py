@@ -12,7 +12,7 @@ from hermes.config.principals import default_workspace, make_private
 from hermes.config.secrets import home_redactor
 from hermes.config.sections import Config
 from hermes.errors import PluginError
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
 from hermes.schedules.delivery import destination
 from hermes.schedules.origin import chat_of_session
 from hermes.schedules.schedule import Schedule, ScheduleError

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hermes.config.sections import Config
     from hermes.journal.runner import Runner
     from hermes.journal.sessions import Sessions
-    from hermes.journal.store import Store
+    from hermes.journal.store.port import Store
     from hermes.sanitize import Redactor
 
 log = logging.getLogger("hermes.cron")

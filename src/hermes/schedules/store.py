@@ -10,8 +10,8 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from hermes.journal.bodies import clean_text
-from hermes.journal.connection import JournalConnection
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 from hermes.schedules.schedule import Schedule, ScheduleError, ScheduleRun, check_text
 from hermes.schedules.timing import parse_timing, zone_of
 

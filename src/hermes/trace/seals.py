@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 
 from hermes.errors import HermesError
-from hermes.journal.connection import JournalConnection
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 
 #: What a signature is for, so that it fits nothing else that the key has signed.
 NAMESPACE = "hermes-audit"

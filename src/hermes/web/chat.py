@@ -18,7 +18,7 @@ from hermes.dispatch.port import DispatchedTurn, Dispatcher, TurnEntry, TurnRequ
 from hermes.errors import HermesError, TurnSuspended
 from hermes.host import Host
 from hermes.journal.questions import Questions
-from hermes.journal.turns import Submission, open_submissions
+from hermes.journal.turns.lifecycle import Submission, open_submissions
 from hermes.scope import Interrupt, new_session_id
 from hermes.web.live import JournalWatcher
 

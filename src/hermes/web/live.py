@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from hermes.errors import HermesError, JournalTooNew, SessionNotFound
-from hermes.journal.connection import JournalConnection
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 from hermes.trace.clean import Cleaner
 from hermes.web.queries.sessions import IsAlive, SessionLine, lines_of, open_sessions, recent_sessions
 from hermes.web.queries.timeline import TimelineRows, family_of, session_rows

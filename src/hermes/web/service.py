@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from hermes.config.secrets import home_redactor
 from hermes.errors import SessionNotFound
 from hermes.journal.bodies import message_text
-from hermes.journal.connection import JournalConnection
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 from hermes.sanitize import Redactor
 from hermes.trace.clean import Cleaner
 from hermes.web.live import JournalWatcher

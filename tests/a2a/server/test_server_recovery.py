@@ -11,7 +11,7 @@ import httpx
 import pytest
 from a2a.types import Task, TaskState
 
-from hermes.journal.recovery import MAX_TAKE_UPS
+from hermes.journal.turns.recovery import MAX_TAKE_UPS
 from hermes.testing import RecordedRequest, ScriptedProvider, by_step, hanging, text, tool_call
 from support import run_hermes, write_config
 from support.a2a_process import LATER

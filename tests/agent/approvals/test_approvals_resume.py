@@ -16,8 +16,8 @@ import pytest
 import support.approving_run
 from hermes.errors import TurnSuspended
 from hermes.host import Host
-from hermes.journal.connection import JournalConnection
 from hermes.journal.questions import Questions
+from hermes.journal.store.connection import JournalConnection
 from hermes.testing import EventRecorder, ScriptedProvider, ScriptedResponder, by_step, text, tool_call
 from support import SOURCES, write_config
 from support.approval_rig import RISKY, approving_host, says

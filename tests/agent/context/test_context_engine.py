@@ -19,7 +19,7 @@ from hermes.config.sections import ProviderConfig, ProviderQuirksConfig
 from hermes.errors import HermesError, Interrupted
 from hermes.host import Host
 from hermes.journal.bodies import to_json
-from hermes.journal.connection import JournalConnection
+from hermes.journal.store.connection import JournalConnection
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call
 from hermes.testing.scripted.replies import ScriptedReply

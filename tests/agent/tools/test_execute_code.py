@@ -17,7 +17,7 @@ from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.config.sections import CodeExecutionConfig, PluginsConfig, TerminalConfig
 from hermes.host import Host
 from hermes.journal.bodies import unpack
-from hermes.journal.connection import JournalConnection
+from hermes.journal.store.connection import JournalConnection
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, text, tool_call
 from support.configured import configured_host, tool_answers, write_plugin
@@ -116,7 +116,7 @@ def _dispatches(host: Host, session_id: str) -> list[tuple[str, dict[str, Any]]]
 def test_an_inner_call_waits_for_no_sync_unless_it_is_unsafe(
     home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hermes.journal.steps import TurnJournal
+    from hermes.journal.turns.steps import TurnJournal
 
     (workdir / "a.txt").write_text("one\n")
     commits: list[str] = []

@@ -14,7 +14,7 @@ from hermes.bundled.chaos import Chaos, ChaosRule, ChaosSettings
 from hermes.config.sections import PluginsConfig
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.record.recording import load_recording
 from hermes.record.replay import recorded_config, replay
 from hermes.record.show import difference_lines

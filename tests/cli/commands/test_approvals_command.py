@@ -14,7 +14,7 @@ from hermes.cli.main import main
 from hermes.config import load_config
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.journal.runner import FileRunner
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store.sqlite.store import SqliteStore
 from journal.kit import start_turn
 
 CONFIG = """\

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hermes.cli.main import main
-from hermes.journal.store import home_store
+from hermes.journal.store.port import home_store
 from hermes.schedules.scheduler import is_running
 from hermes.schedules.store import Schedules
 from hermes.testing import ScriptedProvider, failure, hanging, text

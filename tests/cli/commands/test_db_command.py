@@ -12,16 +12,16 @@ import pytest
 
 from hermes.cli.main import main
 from hermes.config.sections import JournalConfig
-from hermes.journal import schema
-from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import SessionInfo, release_lease
-from hermes.journal.postgres.copying import tables
-from hermes.journal.postgres.dialect import PostgresConnection
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.journal.sessions import Sessions
-from hermes.journal.steps import ModelCallRow
-from hermes.journal.store import Store, open_store
-from hermes.journal.turns import begin_turn
+from hermes.journal.store import schema
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store, open_store
+from hermes.journal.store.postgres.copying import tables
+from hermes.journal.store.postgres.dialect import PostgresConnection
+from hermes.journal.turns.lifecycle import begin_turn
+from hermes.journal.turns.steps import ModelCallRow
 from hermes.record.bundle import write_bundle
 from journal.kit import insert_session
 
@@ -111,7 +111,7 @@ def test_a_journal_moves_to_postgres_and_back(
 def test_a_copy_that_differs_is_not_made(
     home: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from hermes.journal.postgres import copying
+    from hermes.journal.store.postgres import copying
 
     with closing(open_store(home)) as file:
         record_some(file)

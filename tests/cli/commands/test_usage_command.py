@@ -13,9 +13,9 @@ import pytest
 from hermes.journal.history.branching import branch_session
 from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import FileRunner
-from hermes.journal.sqlite.store import SqliteStore
-from hermes.journal.steps import ModelCallRow, record_model_call
-from hermes.journal.turns import begin_turn
+from hermes.journal.store.sqlite.store import SqliteStore
+from hermes.journal.turns.lifecycle import begin_turn
+from hermes.journal.turns.steps import ModelCallRow, record_model_call
 from hermes.journal.usage.spending import GROUPINGS
 from hermes.testing import ScriptedProvider, text
 from support import run_hermes, write_config

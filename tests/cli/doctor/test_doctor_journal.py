@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.journal import schema
 from hermes.journal.runner import FileRunner
+from hermes.journal.store import schema
 from hermes.testing import ScriptedProvider, by_step, text, tool_call
 from support import run_hermes, write_config
 from support.doctor_rig import Examined, examine

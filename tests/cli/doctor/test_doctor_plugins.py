@@ -10,8 +10,8 @@ import pytest
 
 from hermes.gateway.store.outbox import Outbox, OutgoingMessage
 from hermes.journal.runner import FileRunner
-from hermes.journal.sqlite.store import SqliteStore
-from hermes.journal.store import home_store
+from hermes.journal.store.port import home_store
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.journal.usage.plugins import EXPORT_SITE, PluginCalls, recent_counters, record_plugin_counters
 from journal.kit import start_turn
 from support.doctor_rig import Examined, examine, write_private_config

@@ -12,7 +12,7 @@ import pytest
 from hermes.cli.doctor.check import CheckResult, ok
 from hermes.cli.doctor.installation import Installation
 from hermes.cli.doctor.schedules import check_schedules
-from hermes.journal.store import open_store
+from hermes.journal.store.port import open_store
 from hermes.schedules.scheduler import announced
 from hermes.schedules.store import Schedules, new_schedule
 

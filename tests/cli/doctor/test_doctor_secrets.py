@@ -10,7 +10,7 @@ import pytest
 
 from hermes.cli.doctor.installation import Installation
 from hermes.journal.runner import FileRunner
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.journal.usage.plugins import PluginCalls, record_plugin_counters
 from journal.kit import start_turn
 from support import run_hermes

@@ -16,7 +16,7 @@ from hermes.gateway.adapter import MessageEvent, Platform, SessionSource
 from hermes.gateway.store.inbox import Arrival, ChatRow, Completion, Inbox
 from hermes.gateway.store.outbox import Outbox, OutgoingMessage
 from hermes.gateway.store.users import GatewayUsers
-from hermes.journal.store import Store, home_store
+from hermes.journal.store.port import Store, home_store
 
 
 @pytest.fixture

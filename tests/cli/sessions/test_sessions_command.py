@@ -17,9 +17,9 @@ from hermes.cli.main import main
 from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import FileRunner
 from hermes.journal.sessions import Sessions
-from hermes.journal.sqlite.store import SqliteStore
-from hermes.journal.steps import ModelCallRow, TurnJournal
-from hermes.journal.turns import begin_turn
+from hermes.journal.store.sqlite.store import SqliteStore
+from hermes.journal.turns.lifecycle import begin_turn
+from hermes.journal.turns.steps import ModelCallRow, TurnJournal
 from support import hermes_command, hermes_environment, run_hermes
 from support.growth import assert_grows_with_the_length
 from support.repl_terminal import run_on_terminal

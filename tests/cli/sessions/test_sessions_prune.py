@@ -13,9 +13,9 @@ import pytest
 from hermes.cli.main import main
 from hermes.journal.leases import SessionInfo, release_lease
 from hermes.journal.runner import FileRunner
-from hermes.journal.sqlite.store import SqliteStore
-from hermes.journal.steps import TurnJournal
-from hermes.journal.turns import begin_turn
+from hermes.journal.store.sqlite.store import SqliteStore
+from hermes.journal.turns.lifecycle import begin_turn
+from hermes.journal.turns.steps import TurnJournal
 
 DAY = 86_400
 

@@ -321,7 +321,7 @@ def test_a_turn_of_a_newer_loop_waits_for_a_worker_that_knows_it(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.rig.start_workers(1)
-    monkeypatch.setattr("hermes.journal.turns.LOOP_VERSION", 2)
+    monkeypatch.setattr("hermes.journal.turns.lifecycle.LOOP_VERSION", 2)
     newer = cluster.submit("newer", "new")
     monkeypatch.undo()
     assert cluster.answer(cluster.submit("older", "old")) == "Answer to older"

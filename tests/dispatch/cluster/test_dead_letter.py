@@ -9,7 +9,7 @@ import pytest
 
 from hermes.agent.session import TAKEN_UP_TOO_OFTEN
 from hermes.journal.history.inspection import inspect_session
-from hermes.journal.recovery import MAX_TAKE_UPS
+from hermes.journal.turns.recovery import MAX_TAKE_UPS
 from hermes.testing import RecordedRequest, ScriptedProvider, text
 from hermes.trace.verify.session import verify
 from support.cluster_rig import ClusterRig, answer_of

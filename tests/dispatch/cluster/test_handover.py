@@ -11,10 +11,10 @@ import pytest
 
 from hermes.config.sections import JournalConfig
 from hermes.dispatch.cluster.handover import CONTROL, hand_over, has_engine, resume_now, take_back
-from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import SessionInfo
-from hermes.journal.postgres.store import PostgresStore
-from hermes.journal.turns import Submission, accept_turn, cancel_queued
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.postgres.store import PostgresStore
+from hermes.journal.turns.lifecycle import Submission, accept_turn, cancel_queued
 from journal.kit import user
 from support.waiting import HANG
 

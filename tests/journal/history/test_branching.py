@@ -13,8 +13,8 @@ from hermes.journal.history.undoing import undo_turns
 from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.steps import ModelCallRow, TurnJournal, record_model_call
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
+from hermes.journal.turns.steps import ModelCallRow, TurnJournal, record_model_call
 from hermes.journal.usage.spending import session_spending
 from journal.kit import RunnerFactory, finish_turn, rows, start_turn, user
 

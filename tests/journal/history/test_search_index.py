@@ -17,9 +17,9 @@ from hermes.errors import JournalError
 from hermes.journal.history.search import SearchIndex
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.sqlite import search as search_module
-from hermes.journal.sqlite.search import SqliteSearchIndex
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
+from hermes.journal.store.sqlite import search as search_module
+from hermes.journal.store.sqlite.search import SqliteSearchIndex
 from journal.kit import StoreFactory, assistant, can_mount, finish_turn, in_own_mounts, python, rows, start_turn, user
 
 pytestmark = pytest.mark.both_stores
@@ -274,9 +274,9 @@ from pathlib import Path
 from journal.kit import finish_turn, start_turn, user
 from hermes.errors import JournalError
 from hermes.journal.runner import FileRunner, Runner
-from hermes.journal.sqlite.search import SqliteSearchIndex
-from hermes.journal.store import Store
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store.sqlite.search import SqliteSearchIndex
+from hermes.journal.store.port import Store
+from hermes.journal.store.sqlite.store import SqliteStore
 truth, small = Path(sys.argv[1]), Path(sys.argv[2])
 store, runner = SqliteStore(truth / "state.db"), FileRunner(truth / "runners")
 index = SqliteSearchIndex(store, small / "search.db")

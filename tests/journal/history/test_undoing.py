@@ -14,9 +14,9 @@ from hermes.errors import SessionBusy
 from hermes.journal.history.undoing import undo_turns
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.steps import ModelCallRow
-from hermes.journal.store import Store
-from hermes.journal.turns import reopen_turn
+from hermes.journal.store.port import Store
+from hermes.journal.turns.lifecycle import reopen_turn
+from hermes.journal.turns.steps import ModelCallRow
 from hermes.trace.verify.session import verify
 from journal.kit import PYTHON_PATH, RunnerFactory, finish_turn, rows, start_turn, user
 

@@ -7,9 +7,9 @@ import pytest
 from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.sqlite.store import SqliteStore
-from hermes.journal.store import Store
-from hermes.journal.turns import begin_turn
+from hermes.journal.store.port import Store
+from hermes.journal.store.sqlite.store import SqliteStore
+from hermes.journal.turns.lifecycle import begin_turn
 from hermes.journal.usage.plugins import PluginCalls, plugin_totals, record_plugin_counters
 
 pytestmark = pytest.mark.both_stores

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hermes.journal.leases import SessionInfo
-from hermes.journal.steps import ModelCallRow, record_plugin_calls
-from hermes.journal.store import home_store
+from hermes.journal.store.port import home_store
+from hermes.journal.turns.steps import ModelCallRow, record_plugin_calls
 from hermes.journal.usage.spending import usage_by, usage_overview
 from journal.kit import finish_turn, start_turn
 

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.journal.usage import sums
 
 pytestmark = pytest.mark.both_stores

@@ -9,7 +9,7 @@ import pytest
 
 from hermes.config.sections import AuxiliaryConfig, AuxiliaryTaskConfig
 from hermes.journal.sessions import Sessions
-from hermes.journal.steps import PLUGIN_KEY
+from hermes.journal.turns.steps import PLUGIN_KEY
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import HostFactory
 from support.compat_rig import namespace

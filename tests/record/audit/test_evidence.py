@@ -23,7 +23,7 @@ from hermes.config.sections import AuditConfig
 from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.record.audit.evidence import export_evidence, verify_evidence
 from hermes.record.recording import load_recording
 from hermes.record.replay import recorded_config, replay

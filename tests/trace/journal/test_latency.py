@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import FileRunner
-from hermes.journal.sqlite.store import SqliteStore
-from hermes.journal.steps import ModelCallRow, record_plugin_calls
-from hermes.journal.turns import begin_turn
+from hermes.journal.store.sqlite.store import SqliteStore
+from hermes.journal.turns.lifecycle import begin_turn
+from hermes.journal.turns.steps import ModelCallRow, record_plugin_calls
 from hermes.journal.usage.plugins import PluginCalls, record_plugin_counters
 from hermes.trace.journal.latency import figures, percentile
 

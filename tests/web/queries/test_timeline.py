@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from hermes.errors import SessionNotFound
-from hermes.journal.connection import JournalConnection
-from hermes.journal.store import Store, home_store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store, home_store
 from hermes.sanitize import Redactor
 from hermes.testing import failure, text, tool_call
 from hermes.tools.registry import Tool

@@ -9,7 +9,7 @@ import pytest
 
 from hermes.config import Config
 from hermes.config.sections import JournalConfig, ModelConfig
-from hermes.journal.store import home_store
+from hermes.journal.store.port import home_store
 from hermes.testing import ScriptedProvider, text, tool_call
 from support.trace_runs import USAGE, Rig
 from support.web_rig import page_over

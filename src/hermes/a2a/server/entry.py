@@ -17,7 +17,7 @@ from hermes.dispatch.port import TurnEntry
 from hermes.errors import TurnSuspended
 from hermes.host import Host
 from hermes.journal.questions import OWNER
-from hermes.journal.turns import Submission
+from hermes.journal.turns.lifecycle import Submission
 from hermes.peers.hops import hops_scope
 from hermes.scope import Interrupt
 from hermes.trace.parent import joined

@@ -28,7 +28,7 @@ from hermes.host import Host
 from hermes.http_server.outgoing import redacted
 from hermes.http_server.rate_limits import TaskSlots
 from hermes.journal.questions import OWNER, QuestionRow, Questions
-from hermes.journal.turns import open_submissions
+from hermes.journal.turns.lifecycle import open_submissions
 from hermes.models.reply import EmptyReply
 from hermes.peers.hops import hops_of
 from hermes.scope import Interrupt, new_session_id

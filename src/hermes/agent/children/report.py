@@ -10,10 +10,10 @@ import msgspec
 from hermes.agent.children.child import TIMED_OUT, Child
 from hermes.errors import Interrupted, JournalError
 from hermes.journal.bodies import message_text
-from hermes.journal.connection import JournalConnection
 from hermes.journal.sessions import Sessions
-from hermes.journal.steps import is_aside
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
+from hermes.journal.turns.steps import is_aside
 from hermes.sanitize import Redactor
 from hermes.scope import Scope
 from hermes.tools.results import is_marked

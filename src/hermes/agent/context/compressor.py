@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.agent.context.tokens import estimate
 from hermes.config.sections import CompressionConfig
 from hermes.errors import ProviderError
-from hermes.journal.steps import Message
+from hermes.journal.turns.steps import Message
 
 if TYPE_CHECKING:
     from hermes.agent.context.plan import CompactionPlan

@@ -10,7 +10,7 @@ import msgspec
 
 from hermes.agent.context.tokens import estimate, message_tokens
 from hermes.config.sections import CompressionConfig
-from hermes.journal.steps import Message
+from hermes.journal.turns.steps import Message
 
 #: The beginning of the message that replaces everything summarised so far.
 SUMMARY_MARK = "[Summary of the conversation so far"

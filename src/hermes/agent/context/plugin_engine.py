@@ -13,7 +13,7 @@ from hermes.hooks.callback import accepted_names, describe
 from hermes.hooks.copies import isolate
 from hermes.hooks.threads import AsyncLoop
 from hermes.journal.bodies import to_json
-from hermes.journal.steps import Message
+from hermes.journal.turns.steps import Message
 from hermes.plugins.tool_handler import check_name, read_schema, runner
 from hermes.scope import Interrupt
 from hermes.tools.registry import Tool

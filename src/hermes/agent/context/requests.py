@@ -17,7 +17,7 @@ from hermes.contract.events import ContextCompacted
 from hermes.errors import HermesError
 from hermes.journal.history.compactions import Compaction, record_compaction
 from hermes.journal.sessions import Sessions
-from hermes.journal.steps import Message, TurnJournal
+from hermes.journal.turns.steps import Message, TurnJournal
 from hermes.models.usage import Usage
 from hermes.scope import Interrupt, Scope, current_scope
 

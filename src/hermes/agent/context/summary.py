@@ -9,7 +9,7 @@ from hermes.agent.context.plan import SUMMARY_MARK, cut, is_summary
 from hermes.agent.context.tokens import BYTES_PER_TOKEN, text_tokens
 from hermes.errors import ProviderError
 from hermes.journal.bodies import message_text
-from hermes.journal.steps import Message
+from hermes.journal.turns.steps import Message
 from hermes.scope import new_id
 
 #: Puts a question to a model and returns the text of its answer.

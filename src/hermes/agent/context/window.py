@@ -15,7 +15,7 @@ from hermes.config.sections import CompressionConfig, Config
 from hermes.errors import PluginError
 from hermes.hooks.callback import describe
 from hermes.hooks.table import Hooks
-from hermes.journal.steps import Message
+from hermes.journal.turns.steps import Message
 from hermes.local.endpoint import is_embedded, is_local
 from hermes.models.billing import known_model
 from hermes.models.endpoint import Endpoint

@@ -9,8 +9,8 @@ from hermes.agent.llm.models import Models
 from hermes.agent.llm.side_call import SideModel
 from hermes.errors import HermesError, ProviderError
 from hermes.journal.bodies import message_text, unpack
-from hermes.journal.connection import JournalConnection
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 from hermes.models.endpoint import Endpoint
 from hermes.models.vision import sees_images
 from hermes.scope import Scope

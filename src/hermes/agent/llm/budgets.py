@@ -25,7 +25,7 @@ from hermes.models.usage import Usage
 if TYPE_CHECKING:
     from hermes.agent.approvals.responder import Responders
     from hermes.agent.attempt import Attempt
-    from hermes.journal.store import Store
+    from hermes.journal.store.port import Store
     from hermes.models.endpoint import Endpoint
     from hermes.models.prices import Rates
     from hermes.scope import Scope

@@ -23,8 +23,8 @@ from hermes.agent.workers import Workers
 from hermes.config.load import FreshConfig
 from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult, PluginLlmTrustError, PluginLlmUsage
 from hermes.errors import HermesError, ProviderError, did_you_mean
-from hermes.journal.steps import PLUGIN_KEY
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
+from hermes.journal.turns.steps import PLUGIN_KEY
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import Reply
 from hermes.models.retry import Attempts, Failure, Send, before_deadline, retry

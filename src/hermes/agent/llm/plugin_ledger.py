@@ -12,8 +12,8 @@ from hermes.agent.workers import Workers
 from hermes.config.sections import BudgetLimitsConfig
 from hermes.contract.llm import PluginLlmBudgetError
 from hermes.errors import BudgetExceeded, HermesError, JournalError
-from hermes.journal.steps import ModelCallRow, record_plugin_calls
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
+from hermes.journal.turns.steps import ModelCallRow, record_plugin_calls
 from hermes.plugins.llm.trust import Budget, key_of
 
 if TYPE_CHECKING:

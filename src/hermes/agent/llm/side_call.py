@@ -9,8 +9,8 @@ from typing import Any
 from hermes.agent.attempt import Attempt, call_content
 from hermes.agent.llm.models import Models
 from hermes.errors import ProviderError
-from hermes.journal.steps import SIDE_KEY, record_model_call
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
+from hermes.journal.turns.steps import SIDE_KEY, record_model_call
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import Reply
 from hermes.models.retry import Failure, Send, retry

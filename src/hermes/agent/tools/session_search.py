@@ -9,7 +9,7 @@ from hermes.errors import HermesError, SessionNotFound
 from hermes.journal.history.passages import PassageMessage, families, family_of, passage
 from hermes.journal.history.search import Hit, SearchIndex
 from hermes.journal.sessions import SessionRow, Sessions
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
 from hermes.scope import Scope
 from hermes.tools.coerce import bounded_int
 from hermes.tools.registry import Args, ToolContext

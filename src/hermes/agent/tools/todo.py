@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from hermes.journal.history.passages import last_result
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
 

@@ -42,7 +42,7 @@ from hermes.config import Config, LoadedConfig, apply_env, load_config, load_env
 from hermes.contract.events import TurnEvent
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
-from hermes.journal.recovery import GIVEN_UP
+from hermes.journal.turns.recovery import GIVEN_UP
 from hermes.local.endpoint import is_embedded
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt

@@ -21,7 +21,7 @@ from hermes.dispatch.results import completed_result
 from hermes.errors import HermesError, Interrupted, TurnSuspended
 from hermes.host import Host
 from hermes.journal.questions import QuestionRow, Questions
-from hermes.journal.turns import Submission, open_submissions
+from hermes.journal.turns.lifecycle import Submission, open_submissions
 from hermes.scope import Interrupt, new_id, new_session_id
 
 #: The platform of one-shot runs, and the place where their questions are shown.

@@ -21,7 +21,7 @@ from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store, home_store
+from hermes.journal.store.port import Store, home_store
 from hermes.sanitize.hidden import escape_hidden
 
 _LONGEST_SUBJECT = 60

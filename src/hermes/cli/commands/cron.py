@@ -28,7 +28,7 @@ from hermes.commands.text import columns, duration, plural
 from hermes.config import Config, apply_env, hermes_home, load_config, load_env_file
 from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError
-from hermes.journal.store import home_store
+from hermes.journal.store.port import home_store
 from hermes.schedules.schedule import Schedule, ScheduleRun
 from hermes.schedules.store import Schedules, new_schedule
 

@@ -12,11 +12,11 @@ from hermes.commands.text import plural
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import JournalConfig
 from hermes.errors import HermesError
-from hermes.journal import schema
-from hermes.journal.store import Store, open_store
+from hermes.journal.store import schema
+from hermes.journal.store.port import Store, open_store
 
 if TYPE_CHECKING:
-    from hermes.journal.postgres.store import PostgresStore
+    from hermes.journal.store.postgres.store import PostgresStore
 
 _EXAMPLES = """
 The address of a PostgreSQL database is the setting journal.url; ${NAME} in it is read from the environment or .env.
@@ -103,7 +103,7 @@ def _migrate(_: argparse.Namespace, home: Path, config: JournalConfig) -> int:
 
 
 def _copy(args: argparse.Namespace, home: Path, config: JournalConfig) -> int:
-    from hermes.journal.postgres.copying import copy_journal
+    from hermes.journal.store.postgres.copying import copy_journal
 
     url: str = args.url or config.url
     if not url:
@@ -132,7 +132,7 @@ def _version(store: Store, config: JournalConfig) -> int | None:
     """The version of the tables, which are not changed; None when there are none."""
     if config.url:
         return _shared(store).found_version()
-    from hermes.journal.sqlite.database import found_version
+    from hermes.journal.store.sqlite.database import found_version
 
     return found_version(Path(store.location))
 
@@ -146,7 +146,7 @@ def _prepare(store: Store) -> None:
 
 
 def _shared(store: Store) -> PostgresStore:
-    from hermes.journal.postgres.store import PostgresStore
+    from hermes.journal.store.postgres.store import PostgresStore
 
     assert isinstance(store, PostgresStore)
     return store

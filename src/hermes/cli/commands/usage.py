@@ -12,7 +12,7 @@ from hermes.cli.terminal import one_line, print_json
 from hermes.cli.trace.format import cost, fitted_table
 from hermes.commands.text import plural
 from hermes.config import hermes_home
-from hermes.journal.store import home_store
+from hermes.journal.store.port import home_store
 from hermes.journal.usage.spending import GROUPINGS, Grouping, Used, total, usage_by
 
 _EXAMPLES = """

@@ -103,7 +103,7 @@ def _service(
         dispatcher = make_dispatcher(host, entries={PLATFORM: page_entry(host)}, platforms=[PLATFORM])
         return PageService(host.store, host.runner, home, redactor, PageChat(host, dispatcher))
     from hermes.config.secrets import home_secrets
-    from hermes.journal.store import home_store
+    from hermes.journal.store.port import home_store
 
     redactor.add_secrets(home_secrets(home, config, os.environ))
     store = stack.enter_context(closing(home_store(home)))

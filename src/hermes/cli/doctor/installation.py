@@ -12,9 +12,9 @@ from hermes.config import Config, LoadedConfig, apply_env, load_config, load_env
 from hermes.config.secrets import home_redactor
 from hermes.config.sections import JournalConfig
 from hermes.errors import ConfigError
-from hermes.journal import schema
-from hermes.journal.sqlite import database
-from hermes.journal.store import Store, open_store
+from hermes.journal.store import schema
+from hermes.journal.store.port import Store, open_store
+from hermes.journal.store.sqlite import database
 from hermes.sanitize import is_secret_key
 
 
@@ -63,7 +63,7 @@ class Installation:
         """The schema version of the journal, read without migrating it; ``None`` when there is no journal."""
         if not self.has_shared_journal:
             return database.found_version(self.database)
-        from hermes.journal.postgres.store import PostgresStore
+        from hermes.journal.store.postgres.store import PostgresStore
 
         with closing(PostgresStore(self._journal())) as store:
             return store.found_version()

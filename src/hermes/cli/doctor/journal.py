@@ -13,13 +13,13 @@ from pathlib import Path
 from hermes.cli.doctor.check import CheckResult, broken, ok, size, warning
 from hermes.cli.doctor.installation import Installation
 from hermes.commands.text import plural
-from hermes.journal import schema
 from hermes.journal.history.inspection import inspect_session
-from hermes.journal.recovery import dead_letters
 from hermes.journal.runner import FileRunner, Runner
 from hermes.journal.sessions import SessionRow, Sessions
-from hermes.journal.sqlite.database import companion, explain
-from hermes.journal.sqlite.search import SqliteSearchIndex
+from hermes.journal.store import schema
+from hermes.journal.store.sqlite.database import companion, explain
+from hermes.journal.store.sqlite.search import SqliteSearchIndex
+from hermes.journal.turns.recovery import dead_letters
 from hermes.trace.verify.session import verify
 
 _LONG_LOG = 64_000_000

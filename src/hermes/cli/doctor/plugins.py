@@ -16,7 +16,7 @@ from hermes.cli.plugins.installed import PluginRow, plugin_row
 from hermes.commands.text import plural
 from hermes.config import env_path
 from hermes.errors import JournalError
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
 from hermes.journal.usage.plugins import EXPORT_SITE, REGISTER_SITE, PluginCalls, plugin_totals, recent_counters
 from hermes.models.profiles import CUSTOM
 from hermes.models.routing import name_of

@@ -14,7 +14,7 @@ from pathlib import Path
 from hermes.cli.doctor.check import CheckResult, broken, ok, size, warning
 from hermes.cli.doctor.installation import Installation
 from hermes.config import config_path, env_path
-from hermes.journal.sqlite import database
+from hermes.journal.store.sqlite import database
 from hermes.version import __version__
 
 OLDEST_PYTHON = (3, 11)

@@ -13,7 +13,7 @@ import msgspec
 from hermes.cli.terminal import one_line, plain, print_json
 from hermes.config import hermes_home, load_config
 from hermes.config.secrets import home_redactor
-from hermes.journal.store import Store, home_store
+from hermes.journal.store.port import Store, home_store
 
 _EXAMPLES = """
 examples:

@@ -15,7 +15,7 @@ from hermes.config.sections import PluginsConfig
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import JournalError
-from hermes.journal.store import home_store
+from hermes.journal.store.port import home_store
 from hermes.journal.usage.plugins import EXPORT_SITE, PluginCalls, PluginTotals, plugin_totals
 from hermes.plugins.discovery import discover, find_plugin
 from hermes.plugins.install.source import InstallRecord, read_record

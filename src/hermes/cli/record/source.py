@@ -11,7 +11,7 @@ from hermes.cli.trace.format import open_store, session_named
 from hermes.config import Config, hermes_home
 from hermes.config.load import load_config
 from hermes.errors import HermesError, SessionNotFound
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
 from hermes.record.bundle import is_bundle, open_bundle
 from hermes.record.recording import Recording, load_recording
 from hermes.record.replay import recorded_config

@@ -22,7 +22,7 @@ from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError, JournalError
 from hermes.journal.questions import Questions
 from hermes.journal.sessions import SessionRow, Sessions
-from hermes.journal.store import home_store
+from hermes.journal.store.port import home_store
 
 DEFAULT_LIMIT = 20
 #: More than any journal holds.

@@ -12,7 +12,7 @@ from hermes.config import hermes_home
 from hermes.errors import SessionNotFound
 from hermes.journal.bodies import message_text
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store, home_store
+from hermes.journal.store.port import Store, home_store
 
 _NARROWEST = 24
 #: Below this width some columns are left out.

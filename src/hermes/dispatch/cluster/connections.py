@@ -15,11 +15,11 @@ from hermes.contract.events import TurnEvent
 from hermes.dispatch.cluster.live import notifications
 from hermes.errors import HermesError, JournalError
 from hermes.host import Host
-from hermes.journal.connection import JournalConnection
+from hermes.journal.store.connection import JournalConnection
 
 if TYPE_CHECKING:
-    from hermes.journal.postgres.dialect import PostgresConnection
-    from hermes.journal.postgres.store import PostgresStore
+    from hermes.journal.store.postgres.dialect import PostgresConnection
+    from hermes.journal.store.postgres.store import PostgresStore
 
 log = logging.getLogger("hermes.cluster")
 
@@ -176,7 +176,7 @@ class ChannelListener:
 
 def cluster_store(host: Host) -> PostgresStore:
     """The journal of a host that several machines share, or an error that says what to set."""
-    from hermes.journal.postgres.store import PostgresStore
+    from hermes.journal.store.postgres.store import PostgresStore
 
     if not isinstance(host.store, PostgresStore):
         raise HermesError("workers share a PostgreSQL database: set journal.url (docs/cluster.md)")

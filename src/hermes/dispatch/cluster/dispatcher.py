@@ -22,8 +22,8 @@ from hermes.dispatch.port import DispatchedTurn, TurnRequest, TurnTicket
 from hermes.errors import JournalError, SessionNotFound
 from hermes.host import Host
 from hermes.journal.bodies import to_json
-from hermes.journal.connection import JournalConnection, placeholders
-from hermes.journal.turns import Submission, accept_turn, cancel_queued
+from hermes.journal.store.connection import JournalConnection, placeholders
+from hermes.journal.turns.lifecycle import Submission, accept_turn, cancel_queued
 
 log = logging.getLogger("hermes.cluster")
 

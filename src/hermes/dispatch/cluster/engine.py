@@ -15,7 +15,7 @@ import msgspec
 from hermes.dispatch.cluster.handover import APPLICATION, WORKFLOW, app_version
 from hermes.dispatch.cluster.pace import QueuePace
 from hermes.dispatch.port import CHILDREN
-from hermes.journal.turns import LOOP_VERSION
+from hermes.journal.turns.lifecycle import LOOP_VERSION
 
 if TYPE_CHECKING:
     from dbos import DBOS

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from hermes.dispatch.port import CHILDREN, TURNS
-from hermes.journal.connection import JournalConnection
+from hermes.journal.store.connection import JournalConnection
 
 #: The engine's name of this application and of its workflow.
 APPLICATION, WORKFLOW = "hermes", "turn"

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from hermes.dispatch.cluster.handover import NOW
-from hermes.journal.connection import JournalConnection
 from hermes.journal.runner import Runner
-from hermes.journal.turns import LOOP_VERSION
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.turns.lifecycle import LOOP_VERSION
 from hermes.version import __version__
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from types import TracebackType
 
 from hermes.config.sections import JournalConfig
 from hermes.dispatch.cluster.membership import WorkerRow, count_waiting, evict, list_workers, request_drain
-from hermes.journal.postgres.store import PostgresStore
+from hermes.journal.store.postgres.store import PostgresStore
 
 
 class Operators:

@@ -30,10 +30,10 @@ from hermes.dispatch.execution import Execution
 from hermes.dispatch.port import DispatchedTurn, TurnEntry
 from hermes.errors import JournalError, LeaseLost, SessionBusy
 from hermes.host import Host
-from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import release
-from hermes.journal.postgres.runner import PostgresRunner
-from hermes.journal.turns import Submission, find_submission
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.postgres.runner import PostgresRunner
+from hermes.journal.turns.lifecycle import Submission, find_submission
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from hermes.gateway.api.errors import ApiError, invalid, not_found
 from hermes.host import Host
 from hermes.http_server.principals import Principal
 from hermes.journal.questions import OWNER, QuestionRow, Questions, abridged
-from hermes.journal.turns import open_submissions
+from hermes.journal.turns.lifecycle import open_submissions
 from hermes.sanitize import Redactor
 from hermes.sanitize.hidden import escape_hidden
 from hermes.scope import Interrupt

@@ -29,7 +29,7 @@ from hermes.gateway.api.store import PREFIXES, ApiRequestRow, ApiRequests, Reque
 from hermes.host import Host
 from hermes.http_server.outgoing import redacted
 from hermes.http_server.principals import Principal, Principals
-from hermes.journal.turns import Submission
+from hermes.journal.turns.lifecycle import Submission
 from hermes.scope import new_id
 from hermes.trace.parent import joined
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import msgspec
 
 from hermes.journal.bodies import clean_text, message_text, unpack
-from hermes.journal.connection import JournalConnection
-from hermes.journal.steps import TurnState
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
+from hermes.journal.turns.steps import TurnState
 
 RequestKind = Literal["chat", "response", "run"]
 

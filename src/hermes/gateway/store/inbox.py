@@ -13,8 +13,8 @@ import msgspec
 from hermes.gateway.adapter import MessageEvent, MessageType, SessionSource
 from hermes.gateway.store.outbox import OutboxRow, OutgoingMessage, insert_claimed, insert_outgoing
 from hermes.journal.bodies import clean_text
-from hermes.journal.connection import JournalConnection
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 
 #: ``queued``: to be handled, or its turn runs. ``waiting``: its turn waits for the answer to a question. ``done`` and
 #: ``dead``: over; a dead letter was tried too often.

@@ -14,8 +14,8 @@ import msgspec
 
 from hermes.errors import HermesError
 from hermes.journal.bodies import clean_text
-from hermes.journal.connection import JournalConnection
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 
 Role = Literal["user", "approver", "owner"]
 

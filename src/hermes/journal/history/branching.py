@@ -6,11 +6,11 @@ import time
 
 from hermes.errors import JournalError, SessionNotFound
 from hermes.journal.bodies import clean_text
-from hermes.journal.connection import JournalConnection
 from hermes.journal.events import chain_events
 from hermes.journal.runner import Runner
-from hermes.journal.steps import NOT_ASIDE
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
+from hermes.journal.turns.steps import NOT_ASIDE
 
 #: The id of a turn's copy: turn ids begin with their session's. Events beside any turn have none.
 _TURN = (

@@ -10,12 +10,12 @@ import msgspec
 
 from hermes.errors import JournalError
 from hermes.journal.bodies import to_json, unpack
-from hermes.journal.connection import JournalConnection
 from hermes.journal.events import NewEvent, append_events
 from hermes.journal.leases import take_lease
 from hermes.journal.runner import Runner
-from hermes.journal.steps import Message
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
+from hermes.journal.turns.steps import Message
 
 #: The position of a message in its session: (turn, step, position).
 SessionPlace = tuple[int, int, int]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from hermes.journal.leases import SessionInfo, release_lease
 from hermes.journal.runner import Runner
-from hermes.journal.steps import Message
-from hermes.journal.store import Store
-from hermes.journal.turns import begin_turn
+from hermes.journal.store.port import Store
+from hermes.journal.turns.lifecycle import begin_turn
+from hermes.journal.turns.steps import Message
 from hermes.sanitize import Redactor
 from hermes.scope import new_id
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from hermes.errors import SessionNotFound
 from hermes.journal.bodies import blobs_of, body_digest, unpack
-from hermes.journal.connection import JournalConnection
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 
 Record = dict[str, Any]
 

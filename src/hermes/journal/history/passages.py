@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from hermes.journal.bodies import message_text, unpack
-from hermes.journal.connection import JournalConnection
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 
 #: Newest first; undone turns do not count. The name is looked for in the text before it is decoded.
 _TOOL_CALLS = """

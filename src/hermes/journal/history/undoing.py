@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hermes.journal.bodies import unpack
-from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import Lease, take_lease
-from hermes.journal.recovery import close_turn
 from hermes.journal.runner import Runner
-from hermes.journal.steps import Message, TurnJournal
-from hermes.journal.store import Store
-from hermes.journal.turns import resume_turn
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
+from hermes.journal.turns.lifecycle import resume_turn
+from hermes.journal.turns.recovery import close_turn
+from hermes.journal.turns.steps import Message, TurnJournal
 
 _CUT_OFF = "undone before it was finished"
 

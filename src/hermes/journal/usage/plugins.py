@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from hermes.journal.bodies import clean_text
-from hermes.journal.connection import JournalConnection
-from hermes.journal.steps import PLUGIN_KEY
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.turns.steps import PLUGIN_KEY
 
 if TYPE_CHECKING:
-    from hermes.journal.store import Store
+    from hermes.journal.store.port import Store
 
 _TOKENS = (
     "coalesce(sum(input_tokens), 0) + coalesce(sum(cache_read_tokens), 0) + coalesce(sum(cache_write_tokens), 0) "

@@ -6,8 +6,8 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from hermes.journal.connection import JournalConnection
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 
 Grouping = Literal["day", "model", "plugin", "session"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes.journal.steps import PLUGIN_KEY
+from hermes.journal.turns.steps import PLUGIN_KEY
 
 if TYPE_CHECKING:
-    from hermes.journal.connection import JournalConnection
-    from hermes.journal.store import Store
+    from hermes.journal.store.connection import JournalConnection
+    from hermes.journal.store.port import Store
 
 _COLUMNS = (
     "session_id, api_request_id, turn_id, key, status, started_at, duration, cost_usd, "

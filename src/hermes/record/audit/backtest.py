@@ -15,7 +15,7 @@ from hermes.agent.tool_call import ToolCall, tool_context
 from hermes.config.sections import Config
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
 from hermes.models.reply import ToolRequest
 from hermes.record.recording import Recording, load_recording
 from hermes.record.tools import RecordedTools

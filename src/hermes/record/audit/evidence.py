@@ -15,10 +15,10 @@ from typing import Any, cast
 import msgspec
 
 from hermes.journal.bodies import blobs_of, body_digest
-from hermes.journal.connection import JournalConnection
 from hermes.journal.events import first_link, next_link
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 from hermes.record.rows import check_size
 from hermes.trace.seals import Seal
 from hermes.version import __version__

@@ -14,7 +14,7 @@ from hermes.config.document import parse_document
 from hermes.config.files import write_atomically
 from hermes.config.sections import Config
 from hermes.errors import HermesError
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
 from hermes.plugins.llm.structured import encode_schema, parse_answer
 from hermes.record.bundle import open_bundle, write_bundle
 from hermes.record.recording import Recording, load_recording

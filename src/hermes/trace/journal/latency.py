@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import msgspec
 from msgspec import Struct
 
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
 from hermes.journal.usage.plugins import REGISTER_SITE, TOOL_SITE, WAITING_SITE
 
 Grouping = Literal["model", "tool", "plugin"]

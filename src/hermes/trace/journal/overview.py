@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
 
 _QUERY = """
     SELECT s.id, s.parent_id, s.title, s.created_at, s.updated_at, s.runner,

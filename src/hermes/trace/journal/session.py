@@ -11,8 +11,8 @@ import msgspec
 
 from hermes.errors import SessionNotFound
 from hermes.journal.bodies import unpack
-from hermes.journal.connection import JournalConnection
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 from hermes.sanitize import Redactor
 from hermes.trace.clean import Cleaner
 from hermes.trace.draft import SessionDraft

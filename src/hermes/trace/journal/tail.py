@@ -7,8 +7,8 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.journal.bodies import unpack
-from hermes.journal.connection import JournalConnection
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 
 _COLUMNS = "SELECT rowid, session_id, seq, turn_id, kind, key, at, body FROM events"
 

@@ -7,8 +7,8 @@ from html import escape
 
 import msgspec
 
-from hermes.journal.connection import JournalConnection
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 from hermes.trace.clean import Cleaner
 from hermes.web.documents.assets import content_hash, one_script, text_of
 from hermes.web.documents.shell import document, embedded, timeline_table

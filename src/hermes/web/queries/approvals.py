@@ -7,7 +7,7 @@ from typing import Any
 from hermes.errors import HermesError
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.store.port import Store
 from hermes.sanitize.hidden import escape_hidden
 from hermes.trace.clean import Cleaner
 

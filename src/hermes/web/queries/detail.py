@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from hermes.errors import SessionNotFound
 from hermes.journal.bodies import unpack
-from hermes.journal.connection import JournalConnection
+from hermes.journal.store.connection import JournalConnection
 from hermes.trace.clean import Cleaner
 
 #: Characters of one text that are shown at first.

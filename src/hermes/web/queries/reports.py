@@ -11,8 +11,8 @@ from msgspec.structs import asdict as struct_fields
 from hermes.config import Config, load_config
 from hermes.config.sections import BudgetLimitsConfig
 from hermes.errors import ConfigError
-from hermes.journal.connection import JournalConnection
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
 from hermes.journal.usage.plugins import plugin_totals
 from hermes.journal.usage.spending import total, usage_by, usage_overview
 from hermes.journal.usage.sums import Spent, midnight, spent_today

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from hermes.journal.connection import JournalConnection
+from hermes.journal.store.connection import JournalConnection
 from hermes.trace.clean import Cleaner
 
 #: Of the last turn. ``waiting``: a question is open; ``cut off``: its process died before the end.

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from hermes.errors import SessionNotFound
 from hermes.journal.bodies import message_text
-from hermes.journal.connection import JournalConnection
 from hermes.journal.questions import GRANTS
+from hermes.journal.store.connection import JournalConnection
 from hermes.trace.clean import Cleaner
 
 RowKind = Literal["turn", "model", "tool", "approval", "question", "side", "mark"]

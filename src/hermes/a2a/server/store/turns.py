@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.host import Host
-from hermes.journal.connection import JournalConnection
+from hermes.journal.store.connection import JournalConnection
 
 _LEFT = (
     "SELECT t.id, s.runner FROM turns t JOIN sessions s ON s.id = t.session_id WHERE t.state = 'running' "

@@ -12,10 +12,10 @@ from typing import TypeVar
 
 from hermes.errors import JournalError
 from hermes.journal.bodies import message_text, to_json, unpack
-from hermes.journal.connection import JournalConnection
 from hermes.journal.history.search import Hit, SearchIndex, terms_of
-from hermes.journal.sqlite.database import companion, explain
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
+from hermes.journal.store.sqlite.database import companion, explain
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from typing import Any
 import psycopg
 
 from hermes.errors import JournalError, JournalUnavailable
-from hermes.journal.postgres.dialect import PostgresConnection
-from hermes.journal.postgres.errors import location_of
-from hermes.journal.postgres.pipeline import PipelinedConnection
+from hermes.journal.store.postgres.dialect import PostgresConnection
+from hermes.journal.store.postgres.errors import location_of
+from hermes.journal.store.postgres.pipeline import PipelinedConnection
 
 MINIMUM_VERSION = 140_000
 CONNECT_SECONDS = 3

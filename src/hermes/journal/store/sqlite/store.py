@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hermes.errors import JournalCorrupt, JournalError
-from hermes.journal.connection import JournalConnection
 from hermes.journal.crash import crash_point
 from hermes.journal.runner import FileRunner
-from hermes.journal.sqlite import database
-from hermes.journal.sqlite.database import companion, explain, is_fatal
-from hermes.journal.sqlite.durability import LogSync
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
+from hermes.journal.store.sqlite import database
+from hermes.journal.store.sqlite.database import companion, explain, is_fatal
+from hermes.journal.store.sqlite.durability import LogSync
 
 if TYPE_CHECKING:
-    from hermes.journal.sqlite.search import SqliteSearchIndex
+    from hermes.journal.store.sqlite.search import SqliteSearchIndex
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ class SqliteStore(Store):
 
     def search_index(self) -> SqliteSearchIndex:
         """The search index, in a file beside the journal."""
-        from hermes.journal.sqlite.search import SqliteSearchIndex  # most runs search nothing
+        from hermes.journal.store.sqlite.search import SqliteSearchIndex  # most runs search nothing
 
         return SqliteSearchIndex(self, self.path.with_name("search.db"))
 

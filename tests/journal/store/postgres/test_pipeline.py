@@ -12,9 +12,9 @@ import pytest
 
 from hermes.config.sections import JournalConfig
 from hermes.errors import JournalError
-from hermes.journal.connection import JournalConnection
-from hermes.journal.postgres.pipeline import PipelinedConnection
-from hermes.journal.postgres.store import PostgresStore
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.postgres.pipeline import PipelinedConnection
+from hermes.journal.store.postgres.store import PostgresStore
 from journal.kit import insert_session, rows, session_ids, start_turn
 
 pytestmark = pytest.mark.postgres_only

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from hermes.journal.bodies import to_json
-from hermes.journal.connection import JournalConnection
-from hermes.journal.steps import Message, Step, TurnJournal
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
+from hermes.journal.turns.steps import Message, Step, TurnJournal
 
 #: How often a turn is taken up again after a crash without a new step; then it ends as failed (dead letter).
 MAX_TAKE_UPS = 5

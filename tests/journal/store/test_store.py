@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from hermes.errors import Interrupted, JournalError, SessionBusy
-from hermes.journal.connection import JournalConnection
-from hermes.journal.sqlite import database
-from hermes.journal.sqlite import store as store_module
-from hermes.journal.sqlite.store import SqliteStore
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
+from hermes.journal.store.sqlite import database
+from hermes.journal.store.sqlite import store as store_module
+from hermes.journal.store.sqlite.store import SqliteStore
 from journal.kit import StoreFactory, insert_session, one_batch, rows, session_ids
 
 Work = Callable[[JournalConnection], Any]

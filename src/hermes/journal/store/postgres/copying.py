@@ -13,10 +13,10 @@ from typing import Any
 
 from hermes.errors import JournalError
 from hermes.journal.bodies import body_digest
-from hermes.journal.connection import JournalConnection
 from hermes.journal.events import first_link, next_link
-from hermes.journal.sqlite.database import empty_journal
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
+from hermes.journal.store.sqlite.database import empty_journal
 
 #: The order in which the rows of a table are copied, where that has a meaning.
 _ORDERED = {"sessions": "rowid", "events": "rowid", "questions": "rowid", "messages": "id"}

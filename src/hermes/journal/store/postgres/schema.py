@@ -7,10 +7,10 @@ same steps. A test compares the columns.
 from __future__ import annotations
 
 from hermes.errors import JournalError, JournalTooNew
-from hermes.journal import schema
-from hermes.journal.connection import JournalConnection
-from hermes.journal.postgres.dialect import PostgresConnection, translate_migration
-from hermes.journal.postgres.pool import quoted
+from hermes.journal.store import schema
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.postgres.dialect import PostgresConnection, translate_migration
+from hermes.journal.store.postgres.pool import quoted
 
 #: The migration of SQLite that the beginning corresponds to.
 BEGINNING = 7

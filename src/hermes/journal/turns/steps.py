@@ -11,10 +11,10 @@ import msgspec
 
 from hermes.errors import CommitUnknown
 from hermes.journal.bodies import clean_text, pack, put_blob, to_json
-from hermes.journal.connection import JournalConnection, now
 from hermes.journal.events import NewEvent, append_events
 from hermes.journal.leases import Lease
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection, now
+from hermes.journal.store.port import Store
 from hermes.sanitize import Redactor
 
 _Recorded = TypeVar("_Recorded")

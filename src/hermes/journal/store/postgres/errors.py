@@ -8,7 +8,7 @@ import psycopg
 from psycopg import errors
 
 from hermes.errors import JournalError, JournalUnavailable
-from hermes.journal.postgres.dialect import ConnectionCut
+from hermes.journal.store.postgres.dialect import ConnectionCut
 
 #: Another transaction got in between: the same work finds another state when it is run again.
 CONFLICTS = (

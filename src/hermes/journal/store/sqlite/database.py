@@ -9,8 +9,8 @@ from collections.abc import Generator
 from pathlib import Path
 
 from hermes.errors import JournalCorrupt, JournalError, JournalTooNew
-from hermes.journal import schema
-from hermes.journal.connection import JournalConnection
+from hermes.journal.store import schema
+from hermes.journal.store.connection import JournalConnection
 
 #: How long a writer waits for another process before it gives up, visibly and before the effect.
 LOCK_TIMEOUT_SECONDS = 30.0

@@ -16,16 +16,16 @@ import pytest
 
 from hermes.config.sections import JournalConfig
 from hermes.errors import CommitUnknown, JournalError, JournalTooNew, JournalUnavailable, LeaseLost
-from hermes.journal import schema
 from hermes.journal.bodies import drop_unused_blobs, put_blob
-from hermes.journal.connection import JournalConnection
 from hermes.journal.history.inspection import inspect_session
-from hermes.journal.postgres import runner as runner_module
-from hermes.journal.postgres.dialect import translate
-from hermes.journal.postgres.runner import PostgresRunner
-from hermes.journal.postgres.store import PostgresStore
 from hermes.journal.sessions import Sessions
-from hermes.journal.sqlite.database import empty_journal
+from hermes.journal.store import schema
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.postgres import runner as runner_module
+from hermes.journal.store.postgres.dialect import translate
+from hermes.journal.store.postgres.runner import PostgresRunner
+from hermes.journal.store.postgres.store import PostgresStore
+from hermes.journal.store.sqlite.database import empty_journal
 from hermes.trace.journal.tail import EventStream
 from hermes.trace.verify.session import verify
 from journal.kit import finish_turn, insert_session, rows, session_ids, start_turn
@@ -405,9 +405,9 @@ def test_an_unused_store_imports_no_driver(tmp_path: Path) -> None:
     from journal.kit import python
 
     script = (
-        "import sys; from pathlib import Path; from hermes.journal.store import home_store\n"
+        "import sys; from pathlib import Path; from hermes.journal.store.port import home_store\n"
         "store = home_store(Path(sys.argv[1])); store.exists(); store.new_runner(); store.close()\n"
-        "assert not {'psycopg', 'hermes.journal.postgres.store'} & set(sys.modules)"
+        "assert not {'psycopg', 'hermes.journal.store.postgres.store'} & set(sys.modules)"
     )
     done = python(script, str(tmp_path))
     assert done.returncode == 0, done.stderr

@@ -9,12 +9,12 @@ import msgspec
 
 from hermes.errors import JournalError, QueueFull, SessionBusy, UnfinishedTurn
 from hermes.journal.bodies import clean_text, message_text, pack, to_json, unpack
-from hermes.journal.connection import JournalConnection, now
 from hermes.journal.leases import Lease, SessionInfo, create_session, take_lease
-from hermes.journal.recovery import GIVEN_UP, MAX_TAKE_UPS, close_turn, count_progress, is_final, settle_claims
 from hermes.journal.runner import Runner
-from hermes.journal.steps import NO_FIELDS, NOT_ASIDE, Fields, Message, ModelCallRow, Step, TurnJournal, TurnState
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection, now
+from hermes.journal.store.port import Store
+from hermes.journal.turns.recovery import GIVEN_UP, MAX_TAKE_UPS, close_turn, count_progress, is_final, settle_claims
+from hermes.journal.turns.steps import NO_FIELDS, NOT_ASIDE, Fields, Message, ModelCallRow, Step, TurnJournal, TurnState
 
 #: The protocol of the loop between steps, stored with every turn so that a later version recognises it.
 LOOP_VERSION = 1

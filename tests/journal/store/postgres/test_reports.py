@@ -13,10 +13,10 @@ import pytest
 from hermes.config.sections import JournalConfig
 from hermes.journal.history.passages import families, family_of, last_result, passage
 from hermes.journal.leases import SessionInfo
-from hermes.journal.recovery import dead_letters
 from hermes.journal.sessions import Sessions
-from hermes.journal.steps import ModelCallRow, record_plugin_calls
-from hermes.journal.store import Store, open_store
+from hermes.journal.store.port import Store, open_store
+from hermes.journal.turns.recovery import dead_letters
+from hermes.journal.turns.steps import ModelCallRow, record_plugin_calls
 from hermes.journal.usage.plugins import PluginCalls, plugin_totals, recent_counters, record_plugin_counters
 from hermes.journal.usage.spending import GROUPINGS, session_spending, usage_by, usage_overview
 from hermes.journal.usage.sums import spent_in_session, spent_in_turn, spent_today

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import psycopg
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 
-from hermes.journal.connection import Parameters
+from hermes.journal.store.connection import Parameters
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from hermes.errors import JournalError
-from hermes.journal.connection import Cursor
-from hermes.journal.postgres.errors import explain, is_connection_lost
 from hermes.journal.runner import Runner
+from hermes.journal.store.connection import Cursor
+from hermes.journal.store.postgres.errors import explain, is_connection_lost
 
 if TYPE_CHECKING:
-    from hermes.journal.postgres.dialect import PostgresConnection
-    from hermes.journal.postgres.store import PostgresStore
+    from hermes.journal.store.postgres.dialect import PostgresConnection
+    from hermes.journal.store.postgres.store import PostgresStore
 
 log = logging.getLogger("hermes.journal")
 

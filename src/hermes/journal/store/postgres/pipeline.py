@@ -14,7 +14,7 @@ import psycopg
 from psycopg.pq import ConnStatus, ExecStatus
 
 from hermes.errors import JournalError
-from hermes.journal.postgres.dialect import ConnectionCut, PostgresConnection, Rows, Values
+from hermes.journal.store.postgres.dialect import ConnectionCut, PostgresConnection, Rows, Values
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult

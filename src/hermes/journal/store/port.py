@@ -19,9 +19,9 @@ from hermes.errors import ConfigError
 
 if TYPE_CHECKING:
     from hermes.config.sections import JournalConfig
-    from hermes.journal.connection import JournalConnection
     from hermes.journal.history.search import SearchIndex
     from hermes.journal.runner import Runner
+    from hermes.journal.store.connection import JournalConnection
 
 T = TypeVar("T")
 
@@ -131,10 +131,10 @@ class Store(ABC):
 def open_store(folder: Path, config: JournalConfig | None = None, *, is_scratch: bool = False) -> Store:
     """The journal of a home: in ``folder``, or in the database that the settings name. Nothing is opened yet."""
     if config is not None and config.url:
-        from hermes.journal.postgres.store import PostgresStore
+        from hermes.journal.store.postgres.store import PostgresStore
 
         return PostgresStore(config)
-    from hermes.journal.sqlite.store import SqliteStore
+    from hermes.journal.store.sqlite.store import SqliteStore
 
     return SqliteStore(folder / "state.db", is_scratch=is_scratch)
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.errors import JournalError
 from hermes.journal.bodies import message_text, unpack
-from hermes.journal.connection import JournalConnection, placeholders
 from hermes.journal.history.search import Hit, SearchIndex, terms_of
+from hermes.journal.store.connection import JournalConnection, placeholders
 
 if TYPE_CHECKING:
-    from hermes.journal.postgres.store import PostgresStore
+    from hermes.journal.store.postgres.store import PostgresStore
 
 _BATCH = 2_000
 #: The words of a longer text do not fit.

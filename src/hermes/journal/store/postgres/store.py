@@ -17,18 +17,18 @@ import psycopg
 
 from hermes.config.sections import JournalConfig
 from hermes.errors import CommitUnknown, JournalUnavailable
-from hermes.journal.connection import JournalConnection
 from hermes.journal.crash import crash_point
-from hermes.journal.postgres import schema
-from hermes.journal.postgres.dialect import PostgresConnection
-from hermes.journal.postgres.errors import CONFLICTS, explain, is_connection_lost, location_of
-from hermes.journal.postgres.pipeline import PipelinedConnection
-from hermes.journal.postgres.pool import PostgresPool, connect
-from hermes.journal.store import Store
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.port import Store
+from hermes.journal.store.postgres import schema
+from hermes.journal.store.postgres.dialect import PostgresConnection
+from hermes.journal.store.postgres.errors import CONFLICTS, explain, is_connection_lost, location_of
+from hermes.journal.store.postgres.pipeline import PipelinedConnection
+from hermes.journal.store.postgres.pool import PostgresPool, connect
 
 if TYPE_CHECKING:
-    from hermes.journal.postgres.runner import PostgresRunner
-    from hermes.journal.postgres.search import PostgresSearchIndex
+    from hermes.journal.store.postgres.runner import PostgresRunner
+    from hermes.journal.store.postgres.search import PostgresSearchIndex
 
 T = TypeVar("T")
 
@@ -262,7 +262,7 @@ class PostgresStore(Store):
 
     def new_runner(self) -> PostgresRunner:
         """This process as an owner of sessions. A second one stands for another process, as tests need it."""
-        from hermes.journal.postgres.runner import PostgresRunner
+        from hermes.journal.store.postgres.runner import PostgresRunner
 
         runner_id = os.urandom(8).hex() if self._has_runner else self.process_id
         self._has_runner = True
@@ -270,7 +270,7 @@ class PostgresStore(Store):
 
     def search_index(self) -> PostgresSearchIndex:
         """The search, in tables beside the journal."""
-        from hermes.journal.postgres.search import PostgresSearchIndex
+        from hermes.journal.store.postgres.search import PostgresSearchIndex
 
         return PostgresSearchIndex(self)
 
