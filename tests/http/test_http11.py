@@ -52,7 +52,7 @@ def test_a_request_goes_out_in_one_piece_unless_it_is_long() -> None:
 def test_a_header_that_cannot_be_sent(value: str) -> None:
     with pytest.raises(UnsendableHeader) as caught:
         HttpConnection().send_request("GET", "/", [("host", "h"), ("x-key", value)], b"")
-    assert str(caught.value) == "" and caught.value.__suppress_context__
+    assert str(caught.value) == "" and caught.value.__context__ is None
 
 
 @given(st.lists(st.integers(1, len(WHOLE) - 1), max_size=20))

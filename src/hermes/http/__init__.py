@@ -1,4 +1,4 @@
-"""HTTP client on h11: connection pool, proxies, TLS, deadlines, interrupts, and an SSRF guard with one DNS look-up.
+"""HTTP/1.1 client: connection pool, proxies, TLS, deadlines, interrupts, and an SSRF guard with one DNS look-up.
 
-``client.HttpClient`` is the front door; everything that sends a request uses it. The first request imports h11.
+``client.HttpClient`` is the front door; everything that sends a request uses it. The first request imports sockets.
 """

@@ -57,7 +57,7 @@ class HttpResponse(msgspec.Struct, frozen=True):
 class HttpClient:
     """Sends requests over pooled connections. One serves all threads of a process.
 
-    h11 and sockets are imported with the first request, so that a command which sends none does not pay for it.
+    Sockets are imported with the first request, so that a command which sends none does not pay for it.
     """
 
     def __init__(self) -> None:

@@ -1,21 +1,39 @@
-"""HTTP/1.1 without I/O, on h11: requests to bytes, bytes to the parts of a response, bodies without compression."""
+"""HTTP/1.1 without I/O: requests to bytes, bytes to the parts of a response, bodies without compression.
+
+Only what a client needs. It is strict where two readers of the same bytes could disagree about where a response ends
+(lengths that differ, other transfer codings, chunk sizes that are no plain hexadecimal numbers): such a response is an
+error, and its connection is not used again.
+"""
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import Literal
 
-import h11
 import msgspec
 
 from hermes.http.errors import BadBody, BodyTooLarge, ConnectionLost, NotHttp, UnsendableHeader
 
 #: The longest head that a response may have.
 _MAX_HEAD = 100 * 1024
+#: The longest line before a chunk.
+_MAX_CHUNK_LINE = 4096
 _HTTP = b"HTTP/1."
 _MEGABYTE = 1024 * 1024
 _INFLATED_PIECE = _MEGABYTE
-_END = (h11.EndOfMessage, h11.ConnectionClosed)
+
+_TOKEN = r"[-!#$%&'*+.^_`|~0-9a-zA-Z]+"
+# Control characters are found in real headers; NUL and line breaks would end the header for somebody else.
+_VALUE = r"(?:[^\x00\s]+(?:[ \t]+[^\x00\s]+)*)?"
+_NAME = re.compile(_TOKEN)
+_TARGET = re.compile(r"[\x21-\x7e]+")
+_SENT_VALUE = re.compile(_VALUE, re.ASCII)
+_STATUS_LINE = re.compile(rb"HTTP/([0-9]\.[0-9]) ([0-9]{3})(?: [^\x00\n\r\f\v]*)?")
+_HEADER_LINE = re.compile(rf"({_TOKEN}):[ \t]*({_VALUE})[ \t]*".encode())
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,20})(?:;[^\n]*?)?[ \t]*\r\n")
+_LENGTH = re.compile(rb"[0-9]{1,20}")
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -25,63 +43,231 @@ class Head(msgspec.Struct, frozen=True):
     headers: dict[str, str]
 
 
+#: What the next bytes of a response are. The body is either of a known length, in chunks, or as long as the connection.
+_State = Literal["head", "length", "chunk line", "chunk", "chunk end", "trailer", "until closed", "done", "broken"]
+
+
 class HttpConnection:
     """The protocol state of one connection: requests and responses, one after the other."""
 
-    __slots__ = ("_h11", "_is_closed")
+    __slots__ = ("_at", "_data", "_is_closed", "_left", "_may_keep", "_method", "_searched", "_state")
 
     def __init__(self) -> None:
-        self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD)
+        self._method = ""
+        self._state: _State = "done"
+        #: The bytes that arrived last, with what was left of those before, and how far they are read.
+        self._data, self._at = b"", 0
+        #: How far a head that is not complete was searched for its end.
+        self._searched = 0
+        #: Bytes that the body, or the current chunk of it, still has.
+        self._left = 0
+        self._may_keep = True
         self._is_closed = False
 
     def send_request(self, method: str, target: str, headers: list[tuple[str, str]], body: bytes) -> list[bytes]:
         """The bytes of a request, in the pieces that they are to be sent in."""
-        try:
-            head = self._h11.send(h11.Request(method=method, target=target, headers=headers)) or b""
-        except (h11.LocalProtocolError, UnicodeEncodeError, TypeError):
-            raise UnsendableHeader from None
-        self._h11.send_with_data_passthrough(h11.Data(data=body))
-        self._h11.send(h11.EndOfMessage())
+        is_sendable = _NAME.fullmatch(method) and _TARGET.fullmatch(target)
+        lines = [f"{method} {target} HTTP/1.1\r\n"]
+        for name, value in headers:
+            is_sendable = is_sendable and _NAME.fullmatch(name) and _SENT_VALUE.fullmatch(value)
+            lines.append(f"{name}: {value}\r\n")
+        lines.append("\r\n")
+        head = "".join(lines)
+        if not (is_sendable and head.isascii()):
+            raise UnsendableHeader
+        self._method, self._state = method, "head"
+        self._may_keep = not any(name.lower() == "connection" and _says_close(value) for name, value in headers)
         # One piece is one packet; a long body is not worth copying for that.
-        return [head + body] if len(body) < 65536 else [head, body]
+        return [head.encode() + body] if len(body) < 65536 else [head.encode(), body]
 
     def receive(self, data: bytes) -> None:
         """Take the bytes that arrived; empty means that the other side has closed."""
-        if not data and self._h11.their_state is h11.SEND_RESPONSE:
-            begun, _ = self._h11.trailing_data
-            if not _HTTP.startswith(begun[: len(_HTTP)]):
-                raise NotHttp("it said something else and closed")
-            raise ConnectionLost("the server disconnected before it answered")
-        self._is_closed = not data
-        self._h11.receive_data(data)
+        rest = self._data[self._at :]
+        if not data:
+            if self._state == "head":
+                self._state = "broken"
+                if not _HTTP.startswith(rest[: len(_HTTP)]):
+                    raise NotHttp("it said something else and closed")
+                raise ConnectionLost("the server disconnected before it answered")
+            self._is_closed = True
+        self._data, self._at = rest + data if rest else data, 0
 
     def next(self) -> Head | bytes | Literal["more", "end"]:
         """The next part of the response: its head, a piece of the body, its end, or that more bytes are needed."""
-        while True:
-            try:
-                event = self._h11.next_event()
-            except h11.RemoteProtocolError as error:
-                raise NotHttp(str(error)) from None
-            if event is h11.NEED_DATA:
-                return "more"
-            if isinstance(event, h11.Data):
-                return bytes(event.data)
-            if event is h11.PAUSED or isinstance(event, _END):
-                return "end"
-            if isinstance(event, h11.Response):
-                headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
-                return Head(event.status_code, headers)
-            # Only informational responses remain, and they do not matter here.
+        try:
+            return self._next()
+        except NotHttp:
+            self._state = "broken"
+            raise
+
+    def _next(self) -> Head | bytes | Literal["more", "end"]:
+        if self._state == "head":
+            return self._head() or "more"
+        if self._state == "chunk end":
+            self._end_chunk()
+        if self._state == "chunk line":
+            self._begin_chunk()
+        if self._state in ("length", "chunk", "until closed"):
+            piece = self._piece()
+            if piece:
+                return piece
+        elif self._state == "trailer":
+            self._read_trailer()
+        if self._state == "done":
+            return "end"
+        if self._state == "broken":
+            raise NotHttp("the response is broken off")
+        if self._is_closed:
+            if self._state != "until closed":
+                raise NotHttp("the connection was closed before the end of the body")
+            self._state = "done"
+            return "end"
+        return "more"
 
     def start_next(self) -> bool:
         """Get ready for the next request; false when this connection cannot take one."""
-        state = self._h11
-        if self._is_closed:
-            return False  # the end of the body was the end of the connection, which no header announces
-        if state.our_state is not h11.DONE or state.their_state is not h11.DONE or state.trailing_data[0]:
-            return False  # bytes after the end would be taken for the next response
-        state.start_next_cycle()
-        return True
+        # The end of the connection is not announced by a header where it is the end of a body, and bytes after the end
+        # would be taken for the next response.
+        return self._state == "done" and self._may_keep and not self._is_closed and self._at == len(self._data)
+
+    # -- the head -----------------------------------------------------------------------------------------------
+
+    def _head(self) -> Head | None:
+        """The head once it is complete. Informational responses before it do not matter here."""
+        while (lines := self._lines()) is not None:
+            status_line = _STATUS_LINE.fullmatch(lines[0]) if lines else None
+            if status_line is None:
+                raise NotHttp("the response does not begin with a status line")
+            version, status = status_line[1], int(status_line[2])
+            if status == 101:
+                raise NotHttp("it switches to another protocol, which it was not asked for")
+            fields = _fields(lines[1:])
+            self._frame(version, status, fields)
+            if status >= 200:
+                return Head(status, {name: value.decode("latin-1") for name, value in fields})
+        return None
+
+    def _lines(self) -> list[bytes] | None:
+        """The lines up to the next blank one; ``None`` as long as there is none."""
+        data, at = self._data, self._at
+        start = data[at : at + 2]
+        if start[:1] == b"\n" or start == b"\r\n":
+            self._at = at + (1 if start[:1] == b"\n" else 2)
+            return []
+        found = _END_OF_HEAD.search(data, at + self._searched)
+        if found is None:
+            if start and start[0] <= 0x20 and self._state == "head":
+                raise NotHttp("the response begins with a blank")  # or with a TLS record
+            self._searched = max(len(data) - at - 2, 0)
+            if len(data) - at > _MAX_HEAD:
+                raise NotHttp("its head is too long")
+            return None
+        self._at, self._searched = found.end(), 0
+        return [line.removesuffix(b"\r") for line in data[at : found.start()].split(b"\n")]
+
+    def _frame(self, version: bytes, status: int, fields: list[tuple[str, bytes]]) -> None:
+        """Find out how the body ends and whether the connection can be used again."""
+        length, is_chunked = _framing(fields)
+        if status < 200:
+            return  # informational: the head of the response follows
+        says_close = any(name == "connection" and _says_close(value.decode("latin-1")) for name, value in fields)
+        # A length beside chunks is how responses are smuggled: the next reader may believe that one.
+        is_odd = is_chunked and length is not None
+        self._may_keep = self._may_keep and version >= b"1.1" and not says_close and not is_odd
+        is_tunnel = self._method == "CONNECT" and status < 300
+        if status in (204, 304) or self._method == "HEAD" or is_tunnel or (length == 0 and not is_chunked):
+            self._state = "done"
+        elif is_chunked:
+            self._state = "chunk line"
+        elif length is not None:
+            self._state, self._left = "length", length
+        else:
+            self._state = "until closed"
+
+    # -- the body -----------------------------------------------------------------------------------------------
+
+    def _piece(self) -> bytes:
+        """What has arrived of the body, or of the current chunk."""
+        data, at = self._data, self._at
+        if self._state == "until closed":
+            self._at = len(data)
+            return data[at:]
+        piece = data[at : at + self._left]
+        self._at = at + len(piece)
+        self._left -= len(piece)
+        if not self._left:
+            self._state = "done" if self._state == "length" else "chunk end"
+        return piece
+
+    def _begin_chunk(self) -> None:
+        line = _CHUNK_LINE.match(self._data, self._at)
+        if line is None:
+            size = len(self._data) - self._at
+            if size > _MAX_CHUNK_LINE or self._data.find(b"\n", self._at) >= 0:
+                raise NotHttp("the size of a chunk is no number")
+            return
+        self._at = line.end()
+        self._left = int(line[1], 16)
+        self._state = "chunk" if self._left else "trailer"
+        if not self._left:
+            self._read_trailer()
+
+    def _end_chunk(self) -> None:
+        mark = self._data[self._at : self._at + 2]
+        if mark == b"\r\n":
+            self._at += 2
+            self._state = "chunk line"
+        elif not b"\r\n".startswith(mark):
+            raise NotHttp("a chunk is longer than it says")
+
+    def _read_trailer(self) -> None:
+        """The headers after the last chunk, which do not matter here."""
+        lines = self._lines()
+        if lines is not None:
+            _fields(lines)
+            self._state = "done"
+
+
+def _fields(lines: list[bytes]) -> list[tuple[str, bytes]]:
+    """Header lines as lower-case names and values; a line that begins with a blank continues the one before."""
+    if any(line[:1] in (b" ", b"\t") for line in lines):
+        lines = _unfolded(lines)
+    fields: list[tuple[str, bytes]] = []
+    for line in lines:
+        found = _HEADER_LINE.fullmatch(line)
+        if found is None:
+            raise NotHttp("it has a header line that is none")
+        fields.append((found[1].decode("ascii").lower(), found[2]))
+    return fields
+
+
+def _unfolded(lines: list[bytes]) -> list[bytes]:
+    whole: list[bytes] = []
+    for line in lines:
+        if line[:1] not in (b" ", b"\t"):
+            whole.append(line)
+        elif whole:
+            whole[-1] += b" " + line.lstrip(b" \t")
+        else:
+            raise NotHttp("it has a header line that is none")
+    return whole
+
+
+def _framing(fields: list[tuple[str, bytes]]) -> tuple[int | None, bool]:
+    """The length that the headers say, and whether the body comes in chunks."""
+    lengths = {one.strip() for name, value in fields if name == "content-length" for one in value.split(b",")}
+    codings = [value.lower() for name, value in fields if name == "transfer-encoding"]
+    if len(lengths) > 1:
+        raise NotHttp("it says two lengths of one body")
+    if not all(map(_LENGTH.fullmatch, lengths)):
+        raise NotHttp("its content-length is no number")
+    if codings not in ([], [b"chunked"]):
+        raise NotHttp("it uses a transfer encoding that is not understood")
+    return int(lengths.pop()) if lengths else None, bool(codings)
+
+
+def _says_close(value: str) -> bool:
+    return "close" in (word.strip() for word in value.lower().split(","))
 
 
 class BodyDecoder:

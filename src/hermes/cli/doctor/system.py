@@ -21,7 +21,6 @@ OLDEST_PYTHON = (3, 11)
 #: Package -> its module. Looked up, not imported: some are slow to import.
 PACKAGES = {
     "cronsim": "cronsim",
-    "h11": "h11",
     "jsonschema": "jsonschema",
     "markdown-it-py": "markdown_it",
     "msgspec": "msgspec",
