@@ -13,7 +13,7 @@ import pytest
 from hermes.config.gateway_sections import GatewayConfig
 from hermes.config.principals import default_workspace
 from hermes.gateway.adapter import MessageEvent, MessageFile, Platform, SessionSource
-from hermes.gateway.answers import turn_message
+from hermes.gateway.chats.answers import turn_message
 from hermes.gateway.store.attachments import FOLDER, NOT_STORED, safe_name, store_files
 from hermes.testing import RecordedRequest
 from support.gateway_rig import GatewayRig, SwitchedProvider, answer_itself

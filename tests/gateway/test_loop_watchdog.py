@@ -48,7 +48,7 @@ def stuck_platform(folder: Any, release: threading.Event) -> ModuleType:
 def test_an_adapter_that_blocks_the_loop_is_named(
     rig: GatewayRig, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("hermes.gateway.platforms.BLOCKED_SECONDS", 0.05)
+    monkeypatch.setattr("hermes.gateway.platforms.supervision.BLOCKED_SECONDS", 0.05)
     release = threading.Event()
     folder = tmp_path / "stuck"
     folder.mkdir()

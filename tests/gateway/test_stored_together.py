@@ -12,7 +12,7 @@ import pytest
 
 from hermes.dispatch.port import TurnRequest, TurnTicket
 from hermes.gateway.adapter import MessageEvent, Platform, SessionSource
-from hermes.gateway.chat import ChatWork
+from hermes.gateway.chats.chat import ChatWork
 from hermes.gateway.gateway import Gateway
 from hermes.testing import RecordedRequest, ScriptedReply, text
 from support.gateway_rig import GatewayRig, RunningGateway, SwitchedProvider
@@ -63,7 +63,7 @@ def test_a_turn_is_on_disk_when_its_message_is_acknowledged(rig: GatewayRig, pro
 def test_a_full_queue_keeps_the_message_and_tries_again(
     rig: GatewayRig, provider: SwitchedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.gateway.chat._FULL_SECONDS", 0.02)
+    monkeypatch.setattr("hermes.gateway.chats.chat._FULL_SECONDS", 0.02)
     hold = threading.Event()
     provider.script = lambda request: text(f"Answer to {request.last_user_text}", hold=hold)
     running = rig.start(worker={"slots": 1, "max_waiting": 1})

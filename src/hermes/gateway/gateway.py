@@ -32,11 +32,11 @@ from hermes.gateway.adapter import (
     adapter_config,
     entry_of,
 )
-from hermes.gateway.chat import ChatWork, ExpectedTurn, GatewayChat, takes_part, turn_request
-from hermes.gateway.commands import is_for_commands
+from hermes.gateway.chats.chat import ChatWork, ExpectedTurn, GatewayChat, takes_part, turn_request
+from hermes.gateway.chats.commands import is_for_commands
+from hermes.gateway.chats.questions import TurnVariables, chat_entry, outgoing
 from hermes.gateway.deliveries import Deliveries
-from hermes.gateway.platforms import FIRST_PAUSE, LoopWatchdog, PlatformStatus, PlatformSupervisor
-from hermes.gateway.questions import TurnVariables, chat_entry, outgoing
+from hermes.gateway.platforms.supervision import FIRST_PAUSE, LoopWatchdog, PlatformStatus, PlatformSupervisor
 from hermes.gateway.session_store import SessionStore
 from hermes.gateway.store.attachments import store_files
 from hermes.gateway.store.inbox import Arrival, ChatRow, Completion, Inbox, IncomingMessage

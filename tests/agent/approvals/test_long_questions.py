@@ -15,8 +15,8 @@ from a2a.server.tasks import TaskUpdater
 from hermes.a2a.server.questions import prompt_message
 from hermes.cli.main import main
 from hermes.gateway.adapter import Platform, SessionSource
-from hermes.gateway.api.questions import shown_question
-from hermes.gateway.questions import question_messages
+from hermes.gateway.api.runs.questions import shown_question
+from hermes.gateway.chats.questions import question_messages
 from hermes.host import Host
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.mcp_server.client import ServedClient

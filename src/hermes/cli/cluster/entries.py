@@ -45,7 +45,7 @@ def _page(host: Host) -> TurnEntry:
 
 
 def _api(host: Host) -> TurnEntry:
-    from hermes.gateway.api.runs import ApiRuns
+    from hermes.gateway.api.runs.acceptance import ApiRuns
     from hermes.http_server.principals import API_KEY_VARIABLE, read_principals
 
     return ApiRuns(host, read_principals(host.config, os.environ, host.redactor, API_KEY_VARIABLE)).entered
@@ -70,6 +70,6 @@ def _one_shot(host: Host) -> TurnEntry:
 
 
 def _chat(host: Host) -> TurnEntry:
-    from hermes.gateway.questions import chat_entry
+    from hermes.gateway.chats.questions import chat_entry
 
     return chat_entry(host)

@@ -14,11 +14,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hermes.dispatch.port import Dispatcher, TurnEntry
 from hermes.errors import HermesError, JournalUnavailable
-from hermes.gateway.api import chat, responses, run_endpoints
 from hermes.gateway.api.call import ApiCall
 from hermes.gateway.api.conversations import PLATFORM
+from hermes.gateway.api.endpoints import chat, responses
+from hermes.gateway.api.endpoints import runs as run_endpoints
 from hermes.gateway.api.errors import NO_RETRY, ApiError
-from hermes.gateway.api.runs import ApiRuns
+from hermes.gateway.api.runs.acceptance import ApiRuns
 from hermes.gateway.api.sse import ClientGone
 from hermes.host import Host
 from hermes.http_server.principals import API_KEY_VARIABLE, Principals

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from hermes.errors import JournalError, SessionNotFound
 from hermes.gateway.api.content import ClientConversation, ClientMessage
 from hermes.gateway.api.errors import ApiError, invalid, not_found
-from hermes.gateway.api.store import ApiRequestRow, ApiRequests, TurnRow
+from hermes.gateway.api.runs.store import ApiRequestRow, ApiRequests, TurnRow
 from hermes.host import Host
 from hermes.http_server.principals import API_KEY_VARIABLE, Principal, workspace_of
 from hermes.journal.history.branching import branch_session

@@ -19,7 +19,7 @@ from hermes.gateway.adapter import (
     SendResult,
     run_in_thread,
 )
-from hermes.gateway.platform_receiving import ReceiveTask
+from hermes.gateway.platforms.receiving import ReceiveTask
 
 from .imap import ImapClient, ImapError
 from .mail import IncomingMail, NotForUs, is_authenticated, make_answer, parse_mail

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, PlatformConfig, SendResult
-from hermes.gateway.platform_receiving import ReceiveTask
+from hermes.gateway.platforms.receiving import ReceiveTask
 
 from .connection import IrcConnection, IrcError
 from .protocol import IrcLine, addressed, is_target, plain_text, without_markdown

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hermes.gateway.platform_settings import PlatformSettings, tls_context
+from hermes.gateway.platforms.settings import PlatformSettings, tls_context
 
 from .protocol import format_line
 

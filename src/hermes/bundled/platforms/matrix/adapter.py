@@ -22,8 +22,8 @@ from hermes.gateway.adapter import (
     split_text,
     write_private_document,
 )
-from hermes.gateway.platform_api import PlatformApi, PlatformApiError
-from hermes.gateway.platform_receiving import ReceiveTask, polled
+from hermes.gateway.platforms.api import PlatformApi, PlatformApiError
+from hermes.gateway.platforms.receiving import ReceiveTask, polled
 
 from .events import MatrixFile, as_object, read_event
 from .settings import MatrixSettings

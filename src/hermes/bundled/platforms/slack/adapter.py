@@ -23,10 +23,10 @@ from hermes.gateway.adapter import (
     SendResult,
     split_text,
 )
-from hermes.gateway.platform_api import PlatformApiError
-from hermes.gateway.platform_receiving import ReceiveTask
-from hermes.gateway.platform_server import PlatformRequest, PlatformResponse, PlatformServer
-from hermes.gateway.platform_settings import tls_context
+from hermes.gateway.platforms.api import PlatformApiError
+from hermes.gateway.platforms.receiving import ReceiveTask
+from hermes.gateway.platforms.server import PlatformRequest, PlatformResponse, PlatformServer
+from hermes.gateway.platforms.settings import tls_context
 
 from .api import SlackApi
 from .events import MAX_TEXT, SlackMessage, is_signed, read_event, read_slash_command

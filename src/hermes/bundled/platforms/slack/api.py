@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from hermes.gateway.platform_api import PlatformApi, PlatformApiError
+from hermes.gateway.platforms.api import PlatformApi, PlatformApiError
 
 if TYPE_CHECKING:
     from hermes.gateway.adapter import PluginHttp

@@ -16,8 +16,8 @@ from hermes.gateway.adapter import (
     SendResult,
     split_text,
 )
-from hermes.gateway.platform_api import PlatformApiError
-from hermes.gateway.platform_receiving import ReceiveTask, polled
+from hermes.gateway.platforms.api import PlatformApiError
+from hermes.gateway.platforms.receiving import ReceiveTask, polled
 
 from .api import BotApi
 from .formatting import to_html

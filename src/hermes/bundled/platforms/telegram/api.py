@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from hermes.gateway.platform_api import PlatformApi, PlatformApiError
+from hermes.gateway.platforms.api import PlatformApi, PlatformApiError
 
 from .updates import Bot
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hermes.gateway.platform_settings import PlatformSettings
+from hermes.gateway.platforms.settings import PlatformSettings
 
 DEFAULT_BASE_URL = "https://api.telegram.org"
 

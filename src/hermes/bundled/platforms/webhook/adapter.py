@@ -18,7 +18,7 @@ from hermes.gateway.adapter import (
     RateLimiter,
     SendResult,
 )
-from hermes.gateway.platform_server import PlatformRequest, PlatformResponse, PlatformServer
+from hermes.gateway.platforms.server import PlatformRequest, PlatformResponse, PlatformServer
 
 from .routes import WebhookRoute, WebhookSettings, event_of, render
 from .signatures import SignatureRefused, verify

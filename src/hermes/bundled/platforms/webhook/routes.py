@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from hermes.gateway.adapter import mark_untrusted
-from hermes.gateway.platform_settings import PlatformSettings
+from hermes.gateway.platforms.settings import PlatformSettings
 
 from .signatures import SCHEMES, standard_key
 

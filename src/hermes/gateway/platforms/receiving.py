@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
-from hermes.gateway.platform_api import PlatformApiError
+from hermes.gateway.platforms.api import PlatformApiError
 
 T = TypeVar("T")
 

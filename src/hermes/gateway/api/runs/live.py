@@ -19,7 +19,7 @@ from hermes.contract.events import (
     ToolStarted,
     TurnEvent,
 )
-from hermes.gateway.api.store import ApiRequestRow
+from hermes.gateway.api.runs.store import ApiRequestRow
 from hermes.http_server.outgoing import RedactingStream, call_summary
 from hermes.sanitize import Redactor
 

@@ -16,9 +16,9 @@ from hermes.dispatch.port import DispatchedTurn, TurnRequest
 from hermes.errors import CommitUnknown, HermesError, QueueFull
 from hermes.gateway.access import Sender, workspace_of
 from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, ProcessingOutcome, SessionSource
-from hermes.gateway.answers import answer_messages, is_dead_letter, turn_context, turn_message
-from hermes.gateway.commands import is_for_commands, run_chat_command
-from hermes.gateway.questions import (
+from hermes.gateway.chats.answers import answer_messages, is_dead_letter, turn_context, turn_message
+from hermes.gateway.chats.commands import is_for_commands, run_chat_command
+from hermes.gateway.chats.questions import (
     NO_ANSWER,
     SURFACE,
     outgoing,

@@ -23,9 +23,9 @@ from hermes.gateway.api.content import ClientConversation, user_content
 from hermes.gateway.api.conversations import PLATFORM, ConversationFinder, SessionHeaders
 from hermes.gateway.api.documents import ApprovalDocument
 from hermes.gateway.api.errors import ApiError, not_found
-from hermes.gateway.api.live import LiveRun, RunEvent
-from hermes.gateway.api.questions import ApiResponder, SuspendedTurns, shown_question
-from hermes.gateway.api.store import PREFIXES, ApiRequestRow, ApiRequests, RequestKind
+from hermes.gateway.api.runs.live import LiveRun, RunEvent
+from hermes.gateway.api.runs.questions import ApiResponder, SuspendedTurns, shown_question
+from hermes.gateway.api.runs.store import PREFIXES, ApiRequestRow, ApiRequests, RequestKind
 from hermes.host import Host
 from hermes.http_server.outgoing import redacted
 from hermes.http_server.principals import Principal, Principals

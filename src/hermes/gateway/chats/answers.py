@@ -11,13 +11,13 @@ from hermes.agent.events import TurnResult
 from hermes.agent.images.attachments import image_type
 from hermes.checkpoints.states import read_content
 from hermes.gateway.adapter import MessageEvent, PlatformEntry, split_text
-from hermes.gateway.questions import outgoing
+from hermes.gateway.chats.questions import outgoing
 from hermes.gateway.store.attachments import NOT_STORED
 from hermes.gateway.store.outbox import OutgoingMessage
 from hermes.sanitize import Redactor
 
 if TYPE_CHECKING:
-    from hermes.gateway.chat import ChatWork
+    from hermes.gateway.chats.chat import ChatWork
 
 log = logging.getLogger("hermes.gateway")
 

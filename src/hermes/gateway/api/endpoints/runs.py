@@ -13,8 +13,8 @@ from hermes.gateway.api.answers import chat_usage, failure
 from hermes.gateway.api.call import ApiCall
 from hermes.gateway.api.content import read_conversation
 from hermes.gateway.api.documents import ApprovalDocument, RunRequest, check_model, read_document
-from hermes.gateway.api.live import LiveRun, RunEvent
-from hermes.gateway.api.runs import ApiRuns, RunOrder
+from hermes.gateway.api.runs.acceptance import ApiRuns, RunOrder
+from hermes.gateway.api.runs.live import LiveRun, RunEvent
 from hermes.gateway.api.sse import PING, SseResponse, encode_event
 
 _NAMES = {

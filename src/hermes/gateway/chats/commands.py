@@ -14,14 +14,14 @@ from hermes.contract.commands import OWN_PREFIX, SlashCommand
 from hermes.errors import HermesError, SessionNotFound
 from hermes.gateway.access import conversation_principal, workspace_of
 from hermes.gateway.adapter import MessageEvent
-from hermes.gateway.questions import SURFACE, read_decision, short_id
+from hermes.gateway.chats.questions import SURFACE, read_decision, short_id
 from hermes.host import Host
 from hermes.journal.questions import OWNER, QuestionRow
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
     from hermes.agent.approvals.responder import ApprovalAnswer
-    from hermes.gateway.chat import ChatWork, GatewayChat
+    from hermes.gateway.chats.chat import ChatWork, GatewayChat
     from hermes.gateway.gateway import Gateway
     from hermes.gateway.store.inbox import ChatRow
 

@@ -19,8 +19,8 @@ from hermes.gateway.api.documents import (
     refuse_tools,
 )
 from hermes.gateway.api.errors import invalid
-from hermes.gateway.api.live import LiveRun, RunEvent
-from hermes.gateway.api.runs import ApiRuns, RunOrder
+from hermes.gateway.api.runs.acceptance import ApiRuns, RunOrder
+from hermes.gateway.api.runs.live import LiveRun, RunEvent
 from hermes.gateway.api.sse import PING, SseResponse, encode_event, unless_gone
 
 #: The additional events, which clients that do not know them leave out.

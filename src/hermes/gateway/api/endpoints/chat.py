@@ -14,8 +14,8 @@ from hermes.gateway.api.call import ApiCall
 from hermes.gateway.api.content import read_conversation
 from hermes.gateway.api.documents import ChatRequest, check_model, format_instructions, read_document, refuse_tools
 from hermes.gateway.api.errors import invalid
-from hermes.gateway.api.live import LiveRun, RunEvent
-from hermes.gateway.api.runs import ApiRuns, RunOrder
+from hermes.gateway.api.runs.acceptance import ApiRuns, RunOrder
+from hermes.gateway.api.runs.live import LiveRun, RunEvent
 from hermes.gateway.api.sse import DONE, PING, SseResponse, encode_event, unless_gone
 
 #: Names of the additional events, which clients that do not know them read as empty chunks.

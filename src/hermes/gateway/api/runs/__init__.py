@@ -1,0 +1,1 @@
+"""Runs: requests accepted as turns, followed while they run, and stored under the ids that clients know."""

@@ -1,0 +1,1 @@
+"""Chats: messages that become turns, commands and answers to questions."""

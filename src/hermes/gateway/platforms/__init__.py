@@ -1,0 +1,1 @@
+"""Chat platforms: how their adapters are run, and what adapters share."""
