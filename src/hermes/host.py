@@ -36,8 +36,8 @@ from hermes.config.principals import SERVED_PLATFORMS
 from hermes.config.secrets import home_secrets
 from hermes.config.sections import BudgetsConfig, Config, PermissionMode
 from hermes.errors import HermesError, SessionNotFound
-from hermes.hooks.limits import PluginLimits
 from hermes.hooks.table import Hooks
+from hermes.hooks.threads.limits import PluginLimits
 from hermes.journal.questions import Questions
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.port import open_store

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes.config.sections import PluginsConfig
-from hermes.hooks.limits import PluginLimits
 from hermes.hooks.table import Hooks
+from hermes.hooks.threads.limits import PluginLimits
 from hermes.plugins.loader import load_plugins
 from hermes.plugins.registry import PluginSet
 from hermes.sanitize import Redactor

@@ -12,7 +12,7 @@ import msgspec
 
 from hermes.config.principals import default_workspace
 from hermes.errors import SessionNotFound, TurnSuspended
-from hermes.hooks.timed_call import host_work, refuse_late_calls
+from hermes.hooks.threads.timed_call import host_work, refuse_late_calls
 from hermes.journal.sessions import Sessions
 from hermes.models.reply import ToolRequest
 from hermes.scope import Scope, current_scope, new_id

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Any, cast
 
 from hermes.hooks.callback import is_awaitable
-from hermes.hooks.threads import run_on_private_loop
+from hermes.hooks.threads.event_loop import run_on_private_loop
 from hermes.scope import Interrupt
 
 #: The event loop whose task awaits the turn, so that the program's coroutines run where its other objects live.

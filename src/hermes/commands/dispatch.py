@@ -12,7 +12,7 @@ from hermes.commands.conversation import Conversation
 from hermes.contract.commands import COMMAND_NAMES, OWN_PREFIX
 from hermes.errors import HermesError, Interrupted, did_you_mean
 from hermes.hooks.callback import is_awaitable
-from hermes.hooks.timed_call import TimedCall
+from hermes.hooks.threads.timed_call import TimedCall
 from hermes.host import Host
 from hermes.scope import Scope, current_scope
 

@@ -14,8 +14,8 @@ from hermes.contract.middleware import MIDDLEWARE
 from hermes.contract.response import Record
 from hermes.hooks.breaker import CircuitBreaker
 from hermes.hooks.copies import CopyMemo, isolate, renew
-from hermes.hooks.runner import OWN_SIGNALS, CallbackRunner, CallLate, CallOutcome, run_here
-from hermes.hooks.timed_call import FOREVER, TimedCall
+from hermes.hooks.threads.runner import OWN_SIGNALS, CallbackRunner, CallLate, CallOutcome, run_here
+from hermes.hooks.threads.timed_call import FOREVER, TimedCall
 
 log = logging.getLogger("hermes.hooks")
 

@@ -16,9 +16,9 @@ from hermes.errors import Interrupted
 from hermes.hooks.answers import plain
 from hermes.hooks.callback import PLAIN_ANSWERS, Callback, describe, is_awaitable
 from hermes.hooks.copies import is_flat, renew, same
-from hermes.hooks.runner import OWN_SIGNALS, CallOutcome, run_here
-from hermes.hooks.threads import run_on_private_loop
-from hermes.hooks.timed_call import TimedCall, restore_recursion_limit
+from hermes.hooks.threads.event_loop import run_on_private_loop
+from hermes.hooks.threads.runner import OWN_SIGNALS, CallOutcome, run_here
+from hermes.hooks.threads.timed_call import TimedCall, restore_recursion_limit
 
 Base = Callable[[Any], Any]
 #: Raises when a value cannot be the result of the call.

@@ -9,7 +9,7 @@ from hermes.errors import PluginError
 from hermes.hooks.answers import plain
 from hermes.hooks.callback import FAILED, LATE, Callback
 from hermes.hooks.queue import BackgroundQueue, Overflow
-from hermes.hooks.runner import CallbackRunner
+from hermes.hooks.threads.runner import CallbackRunner
 
 OnError = Literal["allow", "deny"]
 

@@ -15,14 +15,14 @@ from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import PluginError, nearest
 from hermes.hooks.callback import Callback, CallbackStats
 from hermes.hooks.execution_chain import ExecutionChain
-from hermes.hooks.limits import PluginLimits
 from hermes.hooks.observers import Emitter
 from hermes.hooks.queue import BackgroundQueue, Overflow
 from hermes.hooks.request_chain import RequestChain
-from hermes.hooks.runner import CallbackRunner
 from hermes.hooks.sinks import SINK_HOOKS, EventSink, SinkCallback
 from hermes.hooks.subscriber import OnError, QueuedSubscriber, Subscriber, check_options
-from hermes.hooks.threads import AsyncLoop
+from hermes.hooks.threads.event_loop import AsyncLoop
+from hermes.hooks.threads.limits import PluginLimits
+from hermes.hooks.threads.runner import CallbackRunner
 
 log = logging.getLogger("hermes.hooks")
 

@@ -14,11 +14,11 @@ from hermes.errors import PluginError
 from hermes.hooks.callback import describe, is_awaitable
 from hermes.hooks.copies import isolate
 from hermes.hooks.queue import BackgroundQueue, Overflow
-from hermes.hooks.runner import OWN_SIGNALS, CallLate
 from hermes.hooks.sinks import EventSink
 from hermes.hooks.subscriber import OnError
 from hermes.hooks.table import Snapshot
-from hermes.hooks.timed_call import FOREVER, refuse_late_calls
+from hermes.hooks.threads.runner import OWN_SIGNALS, CallLate
+from hermes.hooks.threads.timed_call import FOREVER, refuse_late_calls
 from hermes.plugins.manifest import PluginManifest
 from hermes.plugins.modules import forget_plugin, import_plugin
 from hermes.plugins.offers import ProviderRegistrations

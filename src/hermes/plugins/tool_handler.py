@@ -12,9 +12,9 @@ from hermes.errors import PluginError
 from hermes.hooks.answers import plain
 from hermes.hooks.callback import accepted_names, describe, is_awaitable
 from hermes.hooks.copies import isolate
-from hermes.hooks.runner import OWN_SIGNALS, CallbackRunner
-from hermes.hooks.threads import AsyncLoop
-from hermes.hooks.timed_call import TimedCall
+from hermes.hooks.threads.event_loop import AsyncLoop
+from hermes.hooks.threads.runner import OWN_SIGNALS, CallbackRunner
+from hermes.hooks.threads.timed_call import TimedCall
 from hermes.plugins.manifest import env_names
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result

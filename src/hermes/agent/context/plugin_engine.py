@@ -11,7 +11,7 @@ from hermes.agent.context.tokens import estimate
 from hermes.agent.workers import Workers, wait_for
 from hermes.hooks.callback import accepted_names, describe
 from hermes.hooks.copies import isolate
-from hermes.hooks.threads import AsyncLoop
+from hermes.hooks.threads.event_loop import AsyncLoop
 from hermes.journal.bodies import to_json
 from hermes.journal.turns.steps import Message
 from hermes.plugins.tool_handler import check_name, read_schema, runner

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hermes.agent.memory.notes import NoteFile
     from hermes.agent.memory.provider import ProvidedMemory
     from hermes.agent.workers import Workers
-    from hermes.hooks.threads import AsyncLoop
+    from hermes.hooks.threads.event_loop import AsyncLoop
     from hermes.plugins.registry import PluginSet
     from hermes.tools.registry import Tool, ToolRegistry
 

@@ -15,7 +15,7 @@ from hermes.errors import PluginError
 from hermes.hooks.callback import accepted_names, describe
 from hermes.hooks.copies import isolate
 from hermes.hooks.queue import BackgroundQueue
-from hermes.hooks.threads import AsyncLoop
+from hermes.hooks.threads.event_loop import AsyncLoop
 from hermes.plugins.registry import PluginSet, ProviderOffer
 from hermes.plugins.tool_handler import check_name, read_schema, runner
 from hermes.scope import Interrupt, Scope

@@ -12,7 +12,7 @@ from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result
 
 if TYPE_CHECKING:
-    from hermes.hooks.threads import AsyncLoop
+    from hermes.hooks.threads.event_loop import AsyncLoop
     from hermes.http.client import HttpClient
     from hermes.plugins.registry import PluginSet, ProviderOffer
 

@@ -14,7 +14,7 @@ from hermes.cli.model.problems import split_advice
 from hermes.cli.terminal import one_line
 from hermes.errors import HermesError
 from hermes.hooks.callback import describe
-from hermes.hooks.threads import run_with_deadline
+from hermes.hooks.threads.event_loop import run_with_deadline
 
 Status = Literal["ok", "warning", "broken", "skipped"]
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from hermes.hooks.timed_call import host_work, refuse_late_calls
+from hermes.hooks.threads.timed_call import host_work, refuse_late_calls
 
 if TYPE_CHECKING:
     from hermes.plugins.compat.names import Names

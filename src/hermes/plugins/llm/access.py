@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hermes.hooks.timed_call import host_work
+from hermes.hooks.threads.timed_call import host_work
 
 if TYPE_CHECKING:
     from hermes.contract.llm import (

@@ -13,7 +13,7 @@ from time import sleep
 from typing import Any, Literal, Protocol
 
 from hermes.hooks.callback import Callback, describe
-from hermes.hooks.threads import spawn
+from hermes.hooks.threads.event_loop import spawn
 from hermes.scope import Interrupt, Scope, current_scope
 from hermes.testing.conformance.clock import Stopwatch
 from hermes.testing.conformance.host import ConformanceHost, name_of, raised_at

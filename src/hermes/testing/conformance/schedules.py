@@ -12,7 +12,7 @@ from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import Interrupted
 from hermes.hooks.callback import is_awaitable
 from hermes.hooks.copies import isolate, same
-from hermes.hooks.threads import spawn
+from hermes.hooks.threads.event_loop import spawn
 from hermes.testing.conformance.execution import run_execution
 from hermes.testing.conformance.guarded_calls import CallGuard, CallResult, OutOfTime, PluginFunction, Schedule, turn
 from hermes.testing.conformance.host import ConformanceHost

@@ -16,8 +16,8 @@ from time import monotonic
 from typing import Any
 
 from hermes.errors import Interrupted
-from hermes.hooks.threads import CANCELLED_GRACE
-from hermes.hooks.timed_call import TimedCall, current_call, restore_recursion_limit
+from hermes.hooks.threads.event_loop import CANCELLED_GRACE
+from hermes.hooks.threads.timed_call import TimedCall, current_call, restore_recursion_limit
 from hermes.scope import Interrupt
 
 log = logging.getLogger("hermes.hooks")

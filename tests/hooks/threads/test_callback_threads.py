@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextvars import copy_context
 
-from hermes.hooks.callback_threads import CallbackThread
-from hermes.hooks.timed_call import TimedCall
+from hermes.hooks.threads.callback_threads import CallbackThread
+from hermes.hooks.threads.timed_call import TimedCall
 
 
 class _SlowThread(CallbackThread):

@@ -15,7 +15,7 @@ from hermes.scope import current_scope
 if TYPE_CHECKING:
     import asyncio
 
-    from hermes.hooks.timed_call import TimedCall
+    from hermes.hooks.threads.timed_call import TimedCall
 
 log = logging.getLogger("hermes.hooks")
 

@@ -12,11 +12,11 @@ import pytest
 
 from hermes.config.sections import PluginsConfig
 from hermes.errors import PluginError
-from hermes.hooks import timed_call
-from hermes.hooks.callback_threads import MAX_IDLE
-from hermes.hooks.limits import PluginLimits
 from hermes.hooks.table import Hooks
-from hermes.hooks.timed_call import FOREVER, TimedCall, current_call, host_work
+from hermes.hooks.threads import timed_call
+from hermes.hooks.threads.callback_threads import MAX_IDLE
+from hermes.hooks.threads.limits import PluginLimits
+from hermes.hooks.threads.timed_call import FOREVER, TimedCall, current_call, host_work
 from support.waiting import HANG, wait_for, wait_until
 
 
