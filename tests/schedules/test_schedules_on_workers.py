@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,14 @@ from hermes.schedules.run import RunReport
 from hermes.schedules.scheduler import Scheduler
 from hermes.schedules.store import Schedules, new_schedule
 from hermes.testing import RecordedRequest, ScriptedProvider, by_step, text, tool_call
-from support import run_hermes
+from support import run_hermes, start_hermes
 from support.cluster_rig import ClusterRig
+from support.gateway_rig import LineClient, add_line_platform
 from support.waiting import HANG, wait_until
 
 pytestmark = pytest.mark.slow
+
+RUNS = "SELECT s.name, r.state FROM schedule_runs r JOIN schedules s ON s.id = r.schedule_id WHERE r.state = %s"
 
 
 class ClusterSchedules:
@@ -41,6 +46,67 @@ class ClusterSchedules:
         """As if its process had ended."""
         self.scheduler.close()
         self._host.close()
+
+
+def test_the_gateway_and_the_daemon_fire_schedules_that_workers_run(postgres_url: str, tmp_path: Path) -> None:
+    """Each as a process of its own: answers reach a chat, a run that a scheduler left is delivered by the next one."""
+    gate, held = threading.Event(), threading.Event()
+
+    def script(request: RecordedRequest) -> Any:
+        said = request.last_user_text
+        if "slowly" not in said:
+            return text(f"report of {said.split()[0]}")
+        held.set()
+        return text("late report", hold=gate)
+
+    with ScriptedProvider(script) as provider:
+        rig = ClusterRig(tmp_path, postgres_url, provider, slots=4)
+        processes: list[subprocess.Popen[str]] = []
+
+        def start(*arguments: str) -> subprocess.Popen[str]:
+            processes.append(start_hermes(*arguments, home=rig.home, cwd=rig.cwd))
+            return processes[-1]
+
+        def runs(state: str) -> list[tuple[str, str]]:
+            return rig.query(RUNS, state)
+
+        port_file = tmp_path / "port"
+        add_line_platform(rig.home, port_file)
+        try:
+            rig.start_workers(1)
+            with closing(rig.host()) as host:
+                make = Schedules(host.store).add
+                always: dict[str, Any] = {"timing": "every 1h", "zone": "UTC", "cwd": str(rig.cwd), "now": 0.0}
+                make(new_schedule(prompt="daemon", name="daemon", deliver="file:daemon.md", **always))
+                make(new_schedule(prompt="work slowly", name="slow", deliver="line:alice", **always))
+            # The daemon fires both; it is killed while a worker runs the second one.
+            daemon = start("cron", "daemon")
+            assert held.wait(HANG)
+            wait_until(lambda: runs("completed") == [("daemon", "completed")], "the report of the daemon")
+            assert (rig.cwd / "daemon.md").read_text() == "report of daemon\n"
+            daemon.kill()
+            daemon.wait(HANG)
+            # The gateway follows the run that the daemon left, and fires what is due.
+            with closing(rig.host()) as host:
+                Schedules(host.store).add(
+                    new_schedule(prompt="gateway", name="gateway", deliver="line:alice", **always)
+                )
+            start("gateway", "run", "--no-api")
+            wait_until(lambda: port_file.exists() and port_file.read_text().endswith("\n"), "the platform")
+            client = LineClient(int(port_file.read_text()))
+            assert client.hear(1) == ["report of gateway"]
+            gate.set()
+            assert client.hear(2) == ["report of gateway", "late report"]
+            client.close()
+            assert sorted(runs("completed")) == [(name, "completed") for name in ("daemon", "gateway", "slow")]
+            assert rig.query("SELECT count(*) FROM turns WHERE source = 'cron'") == [(3,)]
+            assert rig.query("SELECT DISTINCT dispatches FROM submissions") == [(1,)]
+        finally:
+            gate.set()
+            for process in processes:
+                process.kill()
+                process.wait(HANG)
+            rig.close()
 
 
 def test_scheduled_runs_are_run_by_workers(postgres_url: str, tmp_path: Path) -> None:

@@ -117,14 +117,15 @@ class ClusterRig:
         (home / "config.yaml").write_text(yaml.safe_dump(document))
         return {"HERMES_HOME": str(home)}
 
-    def host(self) -> Host:
-        host = Host(self.home, surface_config(self.config), HostOptions(platform="test"), cwd=self.cwd, env={})
+    def host(self, *, platform: str = "test", **options: Any) -> Host:
+        made = HostOptions(platform=platform, **options)
+        host = Host(self.home, surface_config(self.config), made, cwd=self.cwd, env={})
         self._hosts.append(host)
         return host
 
-    def dispatcher(self, **options: Any) -> ClusterDispatcher:
+    def dispatcher(self, host: Host | None = None, **options: Any) -> ClusterDispatcher:
         """A surface of its own."""
-        dispatcher = ClusterDispatcher(self.host(), **options)
+        dispatcher = ClusterDispatcher(host or self.host(), **options)
         dispatcher.start()
         self._dispatchers.append(dispatcher)
         return dispatcher

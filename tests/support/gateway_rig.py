@@ -184,6 +184,19 @@ class GatewayRig:
             running.stop()
 
 
+def add_line_platform(home: Path, port_file: Path) -> None:
+    """Make the platform of lines a plugin of the home: everyone may talk to it, and alice is the owner."""
+    with (home / "config.yaml").open("a") as config:
+        config.write(
+            "plugins: {enabled: [line]}\ngateway:\n  max_messages_per_minute: 0\n  platforms:\n"
+            f"    line: {{owners: [alice], allowed_users: ['*'], extra: {{port_file: '{port_file}'}}}}\n"
+        )
+    folder = home / "plugins" / "line"
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text("name: line\nkind: platform\n")
+    (folder / "__init__.py").write_text(Path(line_platform.__file__).read_text())
+
+
 class GatewayProcesses:
     """``hermes gateway run`` as processes, one after the other, with the platform of lines as a plugin of the home."""
 
@@ -191,17 +204,8 @@ class GatewayProcesses:
         self.home, self.workdir = home, workdir
         self.port_file = home.parent / "port"
         self.started: list[subprocess.Popen[str]] = []
-        write_config(
-            home,
-            provider.base_url,
-            f"plugins: {{enabled: [line]}}\nworker: {{slots: {slots}}}\n"
-            "gateway:\n  max_messages_per_minute: 0\n  platforms:\n"
-            f"    line: {{owners: [alice], allowed_users: ['*'], extra: {{port_file: '{self.port_file}'}}}}\n",
-        )
-        folder = home / "plugins" / "line"
-        folder.mkdir(parents=True)
-        (folder / "plugin.yaml").write_text("name: line\nkind: platform\n")
-        (folder / "__init__.py").write_text(Path(line_platform.__file__).read_text())
+        write_config(home, provider.base_url, f"worker: {{slots: {slots}}}\n")
+        add_line_platform(home, self.port_file)
 
     def launch(self) -> subprocess.Popen[str]:
         """Start a process, which may end before a client can connect to it."""

@@ -32,8 +32,12 @@ def surface_config(config: Config) -> Config:
 
 
 def missing_workers(host: Host) -> list[str]:
-    """A warning when the turns of a surface would wait, because no worker is there to run them."""
-    return absent_workers(host) if runs_on_workers(host.config) else []
+    """Warnings when the turns of a surface would wait for a worker, or run without a plugin that was asked for."""
+    if not runs_on_workers(host.config):
+        return []
+    given = ", ".join(host.options.plugins)
+    here = f"--plugin loads {given} in this process only: turns run on workers, which load what their configuration says"
+    return [*absent_workers(host), *([here] if given else [])]
 
 
 def absent_workers(host: Host) -> list[str]:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from hermes.agent.events import Listener, TurnResult
 from hermes.agent.session import Session, stored_result
 from hermes.config.principals import default_workspace, make_private
+from hermes.dispatch.following import use_model
 from hermes.dispatch.port import DispatchedTurn, TurnEntry, TurnRequest
 from hermes.errors import HermesError, JournalError, SessionNotFound, TurnSuspended
 from hermes.host import Host
@@ -132,6 +133,7 @@ class Execution:
         """
         try:
             session = self._session(submission)
+            use_model(self.host, session, submission)
         except (JournalError, TurnSuspended):
             raise
         except Exception as error:

@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 from hermes.agent.events import Listener, TurnResult
 from hermes.agent.session import Session
-from hermes.dispatch.following import follow, model_extra, use_model
+from hermes.dispatch.following import follow, model_extra
 from hermes.dispatch.port import Dispatcher, TurnEntry, TurnRequest
 from hermes.dispatch.results import completed_result
 from hermes.errors import HermesError
@@ -56,11 +56,10 @@ class DispatchedRuns:
 
 
 def scheduled_entry(host: Host) -> TurnEntry:
-    """What surrounds the turn of a scheduled run: its model, and no one who answers questions."""
+    """What surrounds the turn of a scheduled run: no one answers questions, and its session ends with it."""
 
     @contextlib.contextmanager
     def entered(session: Session, submission: Submission) -> Generator[None]:
-        use_model(host, session, submission)
         yield
         session.close(COMPLETE)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import threading
@@ -16,10 +17,12 @@ from hermes.cli.chat.on_workers import RemoteRun, WorkerRuns
 from hermes.errors import HermesError
 from hermes.scope import Interrupt
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedResponder, by_step, text, tool_call
-from support import run_hermes, start_hermes, write_config
+from support import hermes_command, hermes_environment, run_hermes, start_hermes, write_config
 from support.approval_rig import says
-from support.cluster_rig import ClusterRig
-from support.waiting import HANG
+from support.cluster_rig import ClusterRig, answer_of
+from support.waiting import HANG, wait_until
+
+LISTENERS = "SELECT jsonb_array_length(options::jsonb -> 'listeners') FROM submissions WHERE session_id = %s"
 
 
 class Model:
@@ -74,6 +77,10 @@ def test_a_one_shot_run_on_a_worker(postgres_url: str, tmp_path: Path) -> None:
             # Without a person a call that needs approval is refused.
             assert json.loads(chat("-q", "risky", "--json", "--on-workers").stdout)["answer"] == "done"
             assert (rig.cwd / "ran").read_text() == "ran\n"
+            # A server that was started with another model has its turns answered by that one.
+            server = rig.dispatcher(rig.host(platform="a2a", model="chosen"))
+            ticket = server.submit(rig.request("served", platform="a2a"))
+            assert answer_of(server.wait(ticket.turn_id, timeout=HANG)) == "chosen answers served"
             # Ctrl-C stops the turn on its worker.
             process = start_hermes(
                 *("chat", "-q", "hold", "--on-workers"), home=rig.home, cwd=rig.cwd, stdout=subprocess.PIPE
@@ -83,10 +90,41 @@ def test_a_one_shot_run_on_a_worker(postgres_url: str, tmp_path: Path) -> None:
             process.communicate(timeout=HANG)
             assert process.returncode == 130
             states = rig.query("SELECT state, count(*) FROM turns GROUP BY state ORDER BY state")
-            assert states == [("completed", 5), ("interrupted", 1)]
+            assert states == [("completed", 6), ("interrupted", 1)]
+            check_a_turn_that_was_left_is_followed(rig, model)
         finally:
             model.gate.set()
             rig.close()
+
+
+def check_a_turn_that_was_left_is_followed(rig: ClusterRig, model: Model) -> None:
+    """A command that was killed leaves its turn to the worker; another one follows it, also at a terminal."""
+    model.held.clear()
+    process = start_hermes("chat", "-q", "hold", "--on-workers", home=rig.home, cwd=rig.cwd)
+    assert model.held.wait(HANG)
+    process.kill()
+    process.wait(HANG)
+    ((session_id,),) = rig.query("SELECT session_id FROM turns WHERE state = 'running'")
+    terminal, ours = os.openpty()
+    following = subprocess.Popen(
+        hermes_command("chat", "--on-workers", "--resume", session_id),
+        cwd=rig.cwd,
+        env=hermes_environment(rig.home),
+        stdin=ours,
+        stdout=ours,
+        stderr=ours,
+    )
+    os.close(ours)
+    try:
+        wait_until(lambda: rig.query(LISTENERS, session_id) == [(2,)], "the second listener")
+        model.gate.set()
+        assert following.wait(HANG) == 0
+        assert b"never" in os.read(terminal, 65_536)
+    finally:
+        os.close(terminal)
+    # There is nothing to follow any more, and a message is asked for.
+    done = run_hermes("chat", "--on-workers", "--resume", session_id, home=rig.home, cwd=rig.cwd)
+    assert done.returncode == 1 and "no turn that a worker could continue; give a message" in done.stderr
 
 
 def test_a_run_that_workers_cannot_run_as_asked_is_refused(home: Path, workdir: Path) -> None:

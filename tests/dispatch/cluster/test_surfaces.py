@@ -84,6 +84,8 @@ def test_missing_workers_are_said(postgres_url: str, tmp_path: Path) -> None:
         assert missing_workers(host) == [said]
         add_worker("there", "", 0.0)
         assert missing_workers(host) == []
+        (here,) = missing_workers(rig.host(plugins=["observability/otel"]))
+        assert here.startswith("--plugin loads observability/otel in this process only")
 
 
 @pytest.mark.slow

@@ -122,7 +122,8 @@ def run(args: argparse.Namespace) -> int:
     home, redactor, loaded = open_home(verbose=args.verbose, ignore_user=args.ignore_user_config)
     message = read_message(args)
     output_format = _output_format(args, message)
-    at_prompt = message is None and _wants_prompt(args)
+    follows_turn = args.on_workers and (args.continue_last or args.resume not in (None, CHOOSE))
+    at_prompt = message is None and not follows_turn and _wants_prompt(args)
     if args.resume == CHOOSE and not at_prompt:
         raise HermesError(
             "--resume needs the id of a session here ('hermes sessions list' shows them); -c takes the last"
@@ -261,7 +262,10 @@ def _check_remote(args: argparse.Namespace, message: UserMessage | None, config:
     if not config.journal.url:
         raise HermesError("--on-workers: there are none, because journal.url is not set (docs/cluster.md)")
     if at_prompt:
-        raise HermesError("--on-workers: needs a message; at the prompt, turns run in this process")
+        raise HermesError(
+            "--on-workers: needs a message, or the id of a session whose turn is still open (--resume ID); "
+            "at the prompt, turns run in this process"
+        )
     if isinstance(message, str) and message.startswith("/"):
         raise HermesError("--on-workers: slash commands run in this process; leave the option out")
     given = [f"--{name.replace('_', '-')}" for name in _NOT_FOR_WORKERS if getattr(args, name)]
@@ -278,8 +282,6 @@ def _answer_on_workers(host: Host, args: argparse.Namespace, message: UserMessag
     run = RemoteRun(
         message=message,
         session_id=session_id,
-        provider=args.provider,
-        model=args.model,
         responder=_questions(host, output),
         can_withdraw=not isinstance(output, TextOutput) or output.can_withdraw,
     )

@@ -15,7 +15,7 @@ from hermes.agent.session import Session
 from hermes.commands.surface import UserMessage
 from hermes.dispatch.choose import absent_workers
 from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
-from hermes.dispatch.following import follow, model_extra, use_model
+from hermes.dispatch.following import follow
 from hermes.dispatch.port import TurnEntry, TurnRequest
 from hermes.dispatch.results import completed_result
 from hermes.errors import HermesError, Interrupted, TurnSuspended
@@ -35,8 +35,6 @@ class RemoteRun(msgspec.Struct, frozen=True, kw_only=True):
     message: UserMessage | None
     #: Empty begins a new session.
     session_id: str = ""
-    provider: str = ""
-    model: str = ""
     #: Shows what is asked; None when there is no one to ask.
     responder: Responder | None = None
     #: The output can show that text which it has shown does not count.
@@ -76,7 +74,6 @@ class WorkerRuns:
             platform=PLATFORM,
             cwd=cwd,
             extra={
-                **model_extra(run.provider, run.model),
                 "asks": run.responder is not None,
                 "withdraws": run.can_withdraw,
             },
@@ -158,7 +155,6 @@ def remote_entry(host: Host) -> TurnEntry:
     @contextlib.contextmanager
     def entered(session: Session, submission: Submission) -> Generator[None]:
         extra: dict[str, Any] = submission.options.get("extra", {})
-        use_model(host, session, submission)
         session.can_withdraw_text = bool(extra.get("withdraws"))
         if not extra.get("asks"):
             yield

@@ -18,6 +18,7 @@ from hermes.dispatch.cluster.connections import ChannelListener, cluster_store
 from hermes.dispatch.cluster.handover import hand_over, has_engine, lock_session, notify, resume_now
 from hermes.dispatch.cluster.live import decode_event
 from hermes.dispatch.execution import Execution
+from hermes.dispatch.following import model_extra
 from hermes.dispatch.port import DispatchedTurn, TurnRequest, TurnTicket
 from hermes.errors import JournalError, SessionNotFound
 from hermes.host import Host
@@ -79,7 +80,7 @@ class ClusterDispatcher:
     def _submit(
         self, request: TurnRequest, listener: Listener, store: Callable[[JournalConnection], str | None] | None
     ) -> TurnTicket | None:
-        session, submission, message = self._execution.prepare(request)
+        session, submission, message = self._execution.prepare(self._with_model(request))
         is_live = listener is not ignore_events
         options = {
             **submission.options,
@@ -122,6 +123,14 @@ class ClusterDispatcher:
             if is_live:
                 self.watch(accepted.turn_id, lambda _turn: None, listener=listener)
         return TurnTicket(accepted.turn_id, accepted.session_id, is_new)
+
+    def _with_model(self, request: TurnRequest) -> TurnRequest:
+        """The request for the model that this process was started with, unless it names one itself."""
+        asked, options = request.extra, self._host.options
+        if asked.get("provider") or asked.get("model"):
+            return request
+        chosen = model_extra(options.provider, options.model)
+        return msgspec.structs.replace(request, extra={**asked, **chosen}) if chosen else request
 
     def resume(self, turn_id: str, *, listener: Listener = ignore_events) -> None:
         submission = self._execution.submission(turn_id)
