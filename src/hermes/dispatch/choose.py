@@ -36,7 +36,7 @@ def missing_workers(host: Host) -> list[str]:
     if not runs_on_workers(host.config):
         return []
     given = ", ".join(host.options.plugins)
-    here = f"--plugin loads {given} in this process only: turns run on workers, which load what their configuration says"
+    here = f"--plugin loads {given} in this process only: turns run on workers, which load what their settings say"
     return [*absent_workers(host), *([here] if given else [])]
 
 
