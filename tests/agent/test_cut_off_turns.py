@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from hermes.agent import workers as workers_module
-from hermes.agent.setup import OUT_OF_TURNS
+from hermes.agent.context.setup import OUT_OF_TURNS
 from hermes.agent.workers import GRACE_SECONDS, POLL_SECONDS, Workers
 from hermes.contract.events import ToolEnded, ToolStarted, TurnEvent
 from hermes.errors import JournalError

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from hermes.agent.context.setup import CONTINUE
 from hermes.agent.events import TurnFailed
-from hermes.agent.setup import CONTINUE
 from hermes.agent.turn import MAX_CONTINUATIONS
 from hermes.api.agent import Agent
 from hermes.config.sections import ProviderConfig

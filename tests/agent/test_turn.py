@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.setup import OUT_OF_TURNS
+from hermes.agent.context.setup import OUT_OF_TURNS
 from hermes.contract.events import AttemptFailed, TextDelta, ToolEnded, ToolStarted, TurnEvent
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call, tool_calls

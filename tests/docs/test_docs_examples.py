@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.agent.setup import OUT_OF_BUDGET, OUT_OF_TURNS
+from hermes.agent.context.setup import OUT_OF_BUDGET, OUT_OF_TURNS
 from hermes.testing import PluginHarness, ScriptedProvider, by_step, text, tool_call
 
 from .console import SCRIPT, alike, examples, run_page

@@ -20,8 +20,8 @@ from hermes.tools.results import encodable, tool_error
 
 if TYPE_CHECKING:
     from hermes.agent.llm.plugin_calls import PluginModels
+    from hermes.agent.pipelines.tool_call import ToolCall, ToolOutcome
     from hermes.agent.runtime import Runtime
-    from hermes.agent.tool_call import ToolCall, ToolOutcome
     from hermes.config.load import FreshConfig
     from hermes.journal.turns.steps import TurnJournal
     from hermes.plugins.http import PluginHttp
@@ -101,7 +101,7 @@ class Services:
 
         ``reason`` has it approved in any case.
         """
-        from hermes.agent.tool_call import tool_context
+        from hermes.agent.pipelines.tool_call import tool_context
         from hermes.policy import Finding
 
         scope = current_scope.get() or Scope(platform=self._platform)
@@ -185,7 +185,7 @@ def dispatch_call(
     With the ``journal`` of the running turn the call is recorded: a trace shows it, and no replay runs it again.
     ``when_untrusted`` is called when the result is text of strangers.
     """
-    from hermes.agent.tool_call import ToolCall, data_problem, tool_context
+    from hermes.agent.pipelines.tool_call import ToolCall, data_problem, tool_context
 
     problem = data_problem(args)
     if problem is not None:

@@ -16,12 +16,12 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.approvals.loop_guard import LoopGuard
-from hermes.agent.batch import ToolBatch
 from hermes.agent.context.requests import RequestBuilder
+from hermes.agent.context.setup import CONTINUE, OUT_OF_BUDGET, OUT_OF_TURNS, Setup, make_setup, spill
 from hermes.agent.context.transcript import MessagePlace, assistant_message
 from hermes.agent.events import Listener, TurnResult, TurnStatus, changed_paths, ignore_events, is_code
-from hermes.agent.model_call import Answered, ModelCall, ToolDefinition, attempt_id
-from hermes.agent.setup import CONTINUE, OUT_OF_BUDGET, OUT_OF_TURNS, Setup, make_setup, spill
+from hermes.agent.pipelines.batch import ToolBatch
+from hermes.agent.pipelines.model_call import Answered, ModelCall, ToolDefinition, attempt_id
 from hermes.contract.events import (
     AnswerTransform,
     AnswerVerification,

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, cast
 
 import msgspec
 
-from hermes.agent.attempt import DigestingWire, request_content
+from hermes.agent.pipelines.attempt import DigestingWire, request_content
 from hermes.contract.events import TextDelta
 from hermes.contract.response import Record
 from hermes.errors import BudgetExceeded, Interrupted, ProviderError

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from hermes.agent.context.setup import OUT_OF_BUDGET
 from hermes.agent.llm.budgets import ANSWER_TOKENS, Budgets, CallBound
-from hermes.agent.setup import OUT_OF_BUDGET
 from hermes.config.sections import BudgetLimitsConfig, BudgetsConfig
 from hermes.contract.events import BudgetReached, TurnEvent
 from hermes.contract.llm import PluginLlmBudgetError

@@ -360,7 +360,7 @@ def test_one_shot_chat_imports_nothing_it_does_not_use(home: Path, workdir: Path
     heavy = (
         *("rich", "prompt_toolkit", "jsonschema", "asyncio", "click", "ruamel", "tree_sitter", "hermes.testing"),
         *("httpx2", "ssl", "shutil", "lzma", "stringprep", "random"),
-        *("hermes.agent.tool_call", "hermes.agent.approvals.question"),
+        *("hermes.agent.pipelines.tool_call", "hermes.agent.approvals.question"),
     )
     program = (
         "import sys\n"

@@ -42,7 +42,14 @@ main([])
 LATER = (
     *("_ssl", "_hashlib", "ctypes", "pyexpat", "prompt_toolkit.shortcuts", "wcwidth.grapheme", "pygments", "rich"),
     *("prompt_toolkit.widgets.base", "prompt_toolkit.formatted_text.ansi", "prompt_toolkit.completion.nested"),
-    *("markdown_it", "httpx2", "yaml", "hermes.agent.turn", "hermes.agent.tool_call", "hermes.agent.model_call"),
+    *(
+        "markdown_it",
+        "httpx2",
+        "yaml",
+        "hermes.agent.turn",
+        "hermes.agent.pipelines.tool_call",
+        "hermes.agent.pipelines.model_call",
+    ),
     *("hermes.sanitize.assignments", "hermes.sanitize.known", "hermes.cli.repl.turn_view", "hermes.cli.repl.markdown"),
     *("hermes.cli.repl.prompt.completion", "hermes.commands.dispatch", "hermes.commands.sessions"),
     *("hermes.commands.status", "hermes.commands.settings", "hermes.models.wires.chat"),

@@ -12,7 +12,7 @@ from hermes.agent.context.tokens import estimate
 from hermes.agent.context.transcript import MessagePlace
 from hermes.agent.events import Listener
 from hermes.agent.images.describe import replace_images
-from hermes.agent.model_call import ToolDefinition
+from hermes.agent.pipelines.model_call import ToolDefinition
 from hermes.contract.events import ContextCompacted
 from hermes.errors import HermesError
 from hermes.journal.history.compactions import Compaction, record_compaction
@@ -22,8 +22,8 @@ from hermes.models.usage import Usage
 from hermes.scope import Interrupt, Scope, current_scope
 
 if TYPE_CHECKING:
+    from hermes.agent.context.setup import Setup
     from hermes.agent.session import Session
-    from hermes.agent.setup import Setup
 
 log = logging.getLogger("hermes.context")
 

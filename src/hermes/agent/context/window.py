@@ -27,7 +27,7 @@ from hermes.tools.registry import ToolRegistry
 if TYPE_CHECKING:
     from hermes.agent.context.plugin_engine import PluginEngine
     from hermes.agent.context.summary import Ask
-    from hermes.agent.model_call import ToolDefinition
+    from hermes.agent.pipelines.model_call import ToolDefinition
     from hermes.scope import Interrupt
 
 log = logging.getLogger("hermes.context")

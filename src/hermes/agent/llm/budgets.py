@@ -24,7 +24,7 @@ from hermes.models.usage import Usage
 
 if TYPE_CHECKING:
     from hermes.agent.approvals.responder import Responders
-    from hermes.agent.attempt import Attempt
+    from hermes.agent.pipelines.attempt import Attempt
     from hermes.journal.store.port import Store
     from hermes.models.endpoint import Endpoint
     from hermes.models.prices import Rates

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from hermes.agent.attempt import EndpointAccess
     from hermes.agent.llm.budgets import Budgets
+    from hermes.agent.pipelines.attempt import EndpointAccess
     from hermes.hooks.table import Hooks
     from hermes.models.endpoint import Endpoint
     from hermes.models.health import Health

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.attempt import Attempt, call_content
 from hermes.agent.llm.models import Models
 from hermes.agent.llm.plugin_ledger import PluginCharge, PluginLedger
 from hermes.agent.llm.plugin_options import (
@@ -19,6 +18,7 @@ from hermes.agent.llm.plugin_options import (
     chat_messages,
     is_closed,
 )
+from hermes.agent.pipelines.attempt import Attempt, call_content
 from hermes.agent.workers import Workers
 from hermes.config.load import FreshConfig
 from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult, PluginLlmTrustError, PluginLlmUsage

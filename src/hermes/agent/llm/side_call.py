@@ -6,8 +6,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from hermes.agent.attempt import Attempt, call_content
 from hermes.agent.llm.models import Models
+from hermes.agent.pipelines.attempt import Attempt, call_content
 from hermes.errors import ProviderError
 from hermes.journal.store.port import Store
 from hermes.journal.turns.steps import SIDE_KEY, record_model_call

@@ -8,7 +8,7 @@ import time
 import msgspec
 from msgspec.structs import replace
 
-from hermes.agent.attempt import Attempt
+from hermes.agent.pipelines.attempt import Attempt
 from hermes.cli.model.problems import ModelProblem, address_of, explain, split_advice
 from hermes.cli.model.setup import LIST_TIMEOUTS, ModelSetup, open_setup
 from hermes.cli.terminal import one_line, print_error, short_duration

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from hermes.agent.tool_call import ToolCall, tool_context
+from hermes.agent.pipelines.tool_call import ToolCall, tool_context
 from hermes.config.sections import Config
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions

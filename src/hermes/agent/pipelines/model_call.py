@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 import msgspec
 from msgspec import UNSET
 
-from hermes.agent.attempt import Attempt, DigestingWire
 from hermes.agent.events import Listener, ignore_events
 from hermes.agent.llm.model_runtime import OUTPUT_LIMITS, ModelRuntime
+from hermes.agent.pipelines.attempt import Attempt, DigestingWire
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,

@@ -23,8 +23,8 @@ from hermes.models.reply import ToolRequest
 from hermes.scope import Scope
 
 if TYPE_CHECKING:
+    from hermes.agent.pipelines.tool_call import ToolCall, ToolOutcome
     from hermes.agent.session import Session
-    from hermes.agent.tool_call import ToolCall, ToolOutcome
 
 # The pipeline of tool calls is imported with the first call: a turn that is one answer does without it.
 
@@ -274,7 +274,7 @@ class ToolBatch:
             self._listener(CheckpointMissing(text))
 
     def _make_slot(self, index: int, request: ToolRequest, offered: frozenset[str]) -> _Slot:
-        from hermes.agent.tool_call import ToolCall, tool_context
+        from hermes.agent.pipelines.tool_call import ToolCall, tool_context
 
         if request.name == "tool_call":
             from hermes.agent.tools.tool_search import unwrapped  # few sessions have so many tools
@@ -343,7 +343,7 @@ def _commits_before_waiting(slot: _Slot) -> bool:
 
 
 def _outcome_from(body: dict[str, Any]) -> ToolOutcome:
-    from hermes.agent.tool_call import ToolOutcome
+    from hermes.agent.pipelines.tool_call import ToolOutcome
 
     fields = ("result", "status", "args", "duration_ms", "error_type", "error_message")
     return ToolOutcome(**{name: body[name] for name in fields})

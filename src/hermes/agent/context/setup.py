@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.context.inputs import PromptFacts, place_facts
-from hermes.agent.model_call import ToolDefinition
+from hermes.agent.pipelines.model_call import ToolDefinition
 from hermes.config.principals import principal_home
 from hermes.journal.bodies import message_text
 from hermes.journal.turns.decisions import PluginDecision

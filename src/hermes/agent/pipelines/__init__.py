@@ -1,0 +1,1 @@
+"""The two pipelines of a turn: model calls and tool calls."""
