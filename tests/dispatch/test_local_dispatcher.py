@@ -339,6 +339,21 @@ def test_a_plugin_that_ends_the_program_ends_no_turn_and_keeps_no_slot(rig: Rig)
     assert len(tries) == 2 and dispatcher.running == 0
 
 
+def test_surfaces_may_add_their_entries_after_the_dispatcher_was_made(rig: Rig) -> None:
+    entered: list[str] = []
+
+    @contextmanager
+    def enter(session: Session, _submission: Submission) -> Generator[None]:
+        entered.append(session.id)
+        yield
+
+    entries: dict[str, Any] = {}  # a gateway without platforms, whose API joins it afterwards
+    dispatcher = rig.dispatcher(entries=entries)
+    entries["test"] = enter
+    dispatcher.wait(dispatcher.submit(rig.request("hello")).turn_id, timeout=HANG)
+    assert entered == ["s1"]
+
+
 def test_a_surface_with_limits_of_its_own_is_not_limited_again(rig: Rig) -> None:
     dispatcher = LocalDispatcher(rig.host(slots=1, max_waiting=1), slots=3)
     turns = [dispatcher.submit(rig.request(f"hold {number}", f"s{number}")).turn_id for number in range(5)]

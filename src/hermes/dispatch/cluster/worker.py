@@ -91,7 +91,7 @@ class Worker:
         self._metrics = metrics
         self._store = cluster_store(host)
         self._settings = settings
-        self._execution = Execution(host, entries or {})
+        self._execution = Execution(host, {} if entries is None else entries)
         self._running: dict[str, _RunningTurn] = {}
         self._changed = threading.Condition()
         self.is_draining = threading.Event()
