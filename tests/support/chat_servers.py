@@ -15,6 +15,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from email import message_from_bytes
@@ -211,20 +212,23 @@ _MAIL_USER = "nobody"
 
 
 @contextmanager
-def mail_servers(folder: Path) -> Generator[MailServers]:
+def mail_servers() -> Generator[MailServers]:
     """Dovecot with one mailbox, and aiosmtpd with TLS and a login."""
     program = find_program("dovecot")
+    # Not below pytest's folder: each run of pytest closes that to other users again, and dovecot is one.
+    with tempfile.TemporaryDirectory(prefix="mail-") as folder, _mail_servers(program, Path(folder)) as servers:
+        yield servers
+
+
+@contextmanager
+def _mail_servers(program: str, folder: Path) -> Generator[MailServers]:
     imap_port, starttls_port = free_port(), free_port()
-    folder.mkdir(parents=True, exist_ok=True)
     user = _MAIL_USER if os.geteuid() == 0 else getpass.getuser()
     for part in ("tmp", "new", "cur"):
         (folder / "mail" / part).mkdir(parents=True)
     if os.geteuid() == 0:
         for path in (folder, folder / "mail", *(folder / "mail").iterdir()):
             shutil.chown(path, user)
-        for parent in folder.parents:
-            if parent.stat().st_uid == 0 and parent != Path("/") and not parent.stat().st_mode & 0o001:
-                parent.chmod(parent.stat().st_mode | 0o011)
     (folder / "users").write_text(f"{MailServers.USER}:{{PLAIN}}{MailServers.PASSWORD}\n")
     (folder / "dovecot.conf").write_text(
         f"""base_dir = {folder}/run

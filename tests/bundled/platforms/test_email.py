@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import ExitStack
 from email.message import EmailMessage
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -193,8 +192,8 @@ def test_settings_say_what_is_wrong() -> None:
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Generator[MailServers]:
-    with mail_servers(tmp_path_factory.mktemp("mail") / "servers") as found:
+def servers() -> Generator[MailServers]:
+    with mail_servers() as found:
         yield found
 
 
@@ -291,9 +290,9 @@ def test_refusals_of_the_servers(servers: MailServers) -> None:
         assert rig.send("not an address", "x").error_kind == "not_found"
 
 
-def test_servers_that_are_gone(tmp_path: Path) -> None:
+def test_servers_that_are_gone() -> None:
     with ExitStack() as stack:
-        gone = stack.enter_context(mail_servers(tmp_path / "servers"))
+        gone = stack.enter_context(mail_servers())
         with running_adapter(adapter(gone)) as rig:
             stack.close()
             wait_until(lambda: rig.failures, "the report of the lost connection")

@@ -104,9 +104,7 @@ class MailPeer:
         return [body.get_content().strip() for body in bodies if body is not None]
 
 
-def test_email(
-    home: Path, workdir: Path, provider: SwitchedProvider, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_email(home: Path, workdir: Path, provider: SwitchedProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMAIL_PASSWORD", MailServers.PASSWORD)
-    with mail_servers(tmp_path / "servers") as servers:
+    with mail_servers() as servers:
         hold_conversation(home, workdir, provider, MailPeer(servers))
