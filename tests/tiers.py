@@ -30,7 +30,7 @@ NOT_QUICK = (
     "journal/test_journal_faults.py",
     "journal/test_several_processes.py",
     "models/credentials/test_credential_faults.py",
-    "models/test_prices.py",
+    "models/costs/test_prices.py",
     "plugins/compat/test_compat_names.py",
     "plugins/install",
     "plugins/shell_hooks",

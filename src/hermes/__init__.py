@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         SessionBusy,
         SessionNotFound,
     )
-    from hermes.models.usage import Usage
+    from hermes.models.costs.usage import Usage
     from hermes.scope import Interrupt
     from hermes.version import __version__
 
@@ -72,7 +72,7 @@ _HOMES = {
     "TurnFailed": "hermes.agent.events",
     "TurnResult": "hermes.agent.events",
     "TurnStream": "hermes.api.stream",
-    "Usage": "hermes.models.usage",
+    "Usage": "hermes.models.costs.usage",
     "__version__": "hermes.version",
     "events": "hermes.contract",
     "tool": "hermes.api.function_tool",

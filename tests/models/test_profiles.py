@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hermes.config.sections import ProviderQuirksConfig
+from hermes.models.costs.prices import find_model
 from hermes.models.endpoint import Endpoint, Quirks
-from hermes.models.prices import find_model
 from hermes.models.profiles import CUSTOM, PROFILES, canonical
 from hermes.models.wires.choice import wire_for
 from hermes.models.wires.wire import ModelRequest

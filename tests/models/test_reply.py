@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from hermes.contract.response import Record
 from hermes.errors import ProviderError
+from hermes.models.costs.usage import Usage
 from hermes.models.reply import Reply, ToolRequest, normalise, to_response
-from hermes.models.usage import Usage
 
 
 def completion(message: dict[str, Any], **choice: Any) -> dict[str, Any]:

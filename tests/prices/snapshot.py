@@ -11,9 +11,9 @@ from typing import Any, cast
 import msgspec
 from genai_prices import data, types
 
-import hermes.models
+import hermes.models.costs
 
-PATH = Path(hermes.models.__file__).with_name("prices.json")
+PATH = Path(hermes.models.costs.__file__).with_name("prices.json")
 
 #: Each clause of a match as the mark it has in the snapshot.
 _MARKS: dict[type, str] = {

@@ -11,7 +11,7 @@ import msgspec
 
 from hermes.contract.events import ReasoningDelta, TextDelta, ToolEnded, TurnEvent
 from hermes.errors import HermesError
-from hermes.models.usage import Usage
+from hermes.models.costs.usage import Usage
 from hermes.sanitize import MaskedStream, Redactor
 
 log = logging.getLogger("hermes.turn")

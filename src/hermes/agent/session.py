@@ -38,7 +38,7 @@ from hermes.journal.turns.lifecycle import (
 )
 from hermes.journal.turns.recovery import GIVEN_UP, MAX_TAKE_UPS, close_turn
 from hermes.journal.turns.steps import Message, TurnJournal, TurnState
-from hermes.models.usage import Usage
+from hermes.models.costs.usage import Usage
 from hermes.sanitize import Memo
 from hermes.scope import Interrupt, Scope, new_id
 from hermes.tools.registry import Tool

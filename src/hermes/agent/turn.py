@@ -38,8 +38,8 @@ from hermes.hooks.observers import Answer
 from hermes.journal.turns.decisions import PluginDecision
 from hermes.journal.turns.lifecycle import close_children
 from hermes.journal.turns.steps import Message, TurnJournal, TurnState
+from hermes.models.costs.usage import Usage
 from hermes.models.reply import Reply
-from hermes.models.usage import Usage
 from hermes.scope import Interrupt, Scope, current_scope
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hermes.journal.bodies import unpack
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 from hermes.journal.turns.steps import NOT_ASIDE
-from hermes.models.usage import Usage
+from hermes.models.costs.usage import Usage
 
 _USAGE = (
     "SELECT coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(cache_read_tokens), 0), "

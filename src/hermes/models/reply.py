@@ -8,7 +8,7 @@ import msgspec
 
 from hermes.contract.response import Record, chat_response, to_plain
 from hermes.errors import FailureReason, Interrupted, ProviderError
-from hermes.models.usage import Usage, usage_from
+from hermes.models.costs.usage import Usage, usage_from
 
 #: The most tool calls of one reply.
 MAX_TOOL_CALLS = 256

@@ -17,9 +17,9 @@ from hermes.contract.response import Record
 from hermes.errors import BudgetExceeded, Interrupted, ProviderError
 from hermes.http.client import HttpClient
 from hermes.http.errors import AddressRefused
+from hermes.models.costs.usage import Usage
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import IncompleteReply, InterruptedReply, Reply, to_response
-from hermes.models.usage import Usage
 from hermes.models.wires.wire import Delta, Wire
 from hermes.record.recording import CallRow, RecordedAttempt, Recording, TurnRecording
 from hermes.scope import Interrupt, current_scope

@@ -17,7 +17,7 @@ from hermes.config.sections import BudgetLimitsConfig, BudgetsConfig
 from hermes.contract.events import BudgetReached, TurnEvent
 from hermes.contract.llm import PluginLlmBudgetError
 from hermes.errors import BudgetExceeded
-from hermes.models.usage import Usage
+from hermes.models.costs.usage import Usage
 from hermes.scope import Interrupt, Scope
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text, tool_call
 from support import run_hermes, write_config

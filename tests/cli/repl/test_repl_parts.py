@@ -28,7 +28,7 @@ from hermes.contract.events import (
     TurnStarted,
 )
 from hermes.errors import HermesError, Interrupted
-from hermes.models.usage import Usage
+from hermes.models.costs.usage import Usage
 from hermes.sanitize import Redactor
 from hermes.sanitize.hidden import escape_hidden
 from hermes.scope import Interrupt

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from hermes.contract.response import Record
 from hermes.errors import FailureReason, ProviderError
+from hermes.models.costs.usage import Usage
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import IncompleteReply, Reply, ToolRequest, normalise
-from hermes.models.usage import Usage
 from hermes.models.wires.chat.wire import ChatParser
 from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from hermes.testing.scripted.replies import completion, events, reasoning, text, tool_calls

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from hermes.contract.response import Record
 from hermes.errors import ProviderError
+from hermes.models.costs.usage import Usage
 from hermes.models.endpoint import ApiMode, Endpoint
 from hermes.models.reply import IncompleteReply, Reply, ToolRequest, normalise
-from hermes.models.usage import Usage
 from hermes.models.wires.choice import wire_for
 from hermes.models.wires.wire import Delta, ModelRequest, ReasoningDelta, TextDelta, ToolCallDelta
 from hermes.testing.scripted.formats import FORMATS, chat_messages

@@ -18,7 +18,7 @@ from hermes.errors import HermesError
 from hermes.journal.history.compactions import Compaction, record_compaction
 from hermes.journal.sessions import Sessions
 from hermes.journal.turns.steps import Message, TurnJournal
-from hermes.models.usage import Usage
+from hermes.models.costs.usage import Usage
 from hermes.scope import Interrupt, Scope, current_scope
 
 if TYPE_CHECKING:

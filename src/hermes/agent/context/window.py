@@ -17,9 +17,9 @@ from hermes.hooks.callback import describe
 from hermes.hooks.table import Hooks
 from hermes.journal.turns.steps import Message
 from hermes.local.endpoint import is_embedded, is_local
-from hermes.models.billing import known_model
+from hermes.models.costs.billing import known_model
+from hermes.models.costs.usage import Usage
 from hermes.models.endpoint import Endpoint
-from hermes.models.usage import Usage
 from hermes.plugins.registry import PluginSet
 from hermes.scope import Scope
 from hermes.tools.registry import ToolRegistry

@@ -19,15 +19,15 @@ from hermes.config.sections import BudgetLimitsConfig, BudgetsConfig
 from hermes.errors import BudgetExceeded, TurnSuspended
 from hermes.journal.usage.plugins import calls_in_session
 from hermes.journal.usage.sums import Spent, spent_in_session, spent_in_turn, spent_today
-from hermes.models.billing import known_model
-from hermes.models.usage import Usage
+from hermes.models.costs.billing import known_model
+from hermes.models.costs.usage import Usage
 
 if TYPE_CHECKING:
     from hermes.agent.approvals.responder import Responders
     from hermes.agent.pipelines.attempt import Attempt
     from hermes.journal.store.port import Store
+    from hermes.models.costs.prices import Rates
     from hermes.models.endpoint import Endpoint
-    from hermes.models.prices import Rates
     from hermes.scope import Scope
 
 log = logging.getLogger("hermes.budgets")

@@ -6,7 +6,7 @@ from typing import Any
 
 from hermes.agent.events import TurnResult
 from hermes.gateway.api.errors import NO_RETRY, ApiError
-from hermes.models.usage import Usage
+from hermes.models.costs.usage import Usage
 
 #: Reasons of an incomplete answer, as chat completions name them. All others are ``stop``.
 _FINISH_REASONS = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.models.usage import usage_from
+from hermes.models.costs.usage import usage_from
 from hermes.testing.scripted.replies import DEFAULT_USAGE, ScriptedReply, call_id, in_pieces, named_event
 
 _STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.models.usage import usage_from
+from hermes.models.costs.usage import usage_from
 from hermes.testing.scripted.replies import DEFAULT_USAGE, ScriptedCall, ScriptedReply, call_id, in_pieces, named_event
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}

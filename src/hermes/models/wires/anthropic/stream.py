@@ -9,10 +9,10 @@ import msgspec
 
 from hermes.contract.response import Record, chat_response
 from hermes.errors import ProviderError
+from hermes.models.costs.usage import Usage, usage_from
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_in_body, message
 from hermes.models.reply import Reply, check_call_count, tool_requests
-from hermes.models.usage import Usage, usage_from
 from hermes.models.wires.body_parser import Unreadable, decode_json
 from hermes.models.wires.provider_state import STATE_FIELD, Items, call_marker, provider_state, text_marker
 from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallDelta

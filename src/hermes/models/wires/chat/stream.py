@@ -7,10 +7,10 @@ from typing import Any, cast
 import msgspec
 
 from hermes.contract.response import Record, chat_response
+from hermes.models.costs.usage import usage_from
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_in_body
 from hermes.models.reply import Reply, text_of, thoughts_of
-from hermes.models.usage import usage_from
 from hermes.models.wires.body_parser import Unreadable, decode_json
 from hermes.models.wires.chat.extras import ChatExtras
 from hermes.models.wires.chat.thinking import ThinkSplitter, without_thoughts

@@ -8,14 +8,14 @@ from hermes.models.endpoint import Endpoint
 from hermes.models.reply import Reply
 
 if TYPE_CHECKING:
-    from hermes.models.prices import PricedModel
+    from hermes.models.costs.prices import PricedModel
 
 
 def known_model(endpoint: Endpoint) -> PricedModel | None:
     """The entry of an endpoint's model in the price data."""
     if not _may_be_listed(endpoint):
         return None
-    from hermes.models.prices import find_model
+    from hermes.models.costs.prices import find_model
 
     return find_model(endpoint.base_url, endpoint.model)
 
@@ -24,7 +24,7 @@ def priced(reply: Reply, endpoint: Endpoint, at: float) -> Reply:
     """The reply with its cost, where that is known: as the provider reports it, else by the price data."""
     usage = reply.usage
     if usage is not None and usage.cost_usd is None and _may_be_listed(endpoint):
-        from hermes.models.prices import cost_of
+        from hermes.models.costs.prices import cost_of
 
         usage.cost_usd = cost_of(endpoint, reply.model, usage, at)
     return reply

@@ -11,11 +11,11 @@ from genai_prices import data, types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.models.billing import priced
+from hermes.models.costs.billing import priced
+from hermes.models.costs.prices import PricedModel, cost_of, find_model, source
+from hermes.models.costs.usage import Usage
 from hermes.models.endpoint import Endpoint
-from hermes.models.prices import PricedModel, cost_of, find_model, source
 from hermes.models.reply import Reply
-from hermes.models.usage import Usage
 from prices.snapshot import PATH, snapshot
 
 #: An address that each provider of the package has, for those whose pattern is not an address.

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from hermes.models.costs.usage import Usage
 from hermes.models.endpoint import Endpoint
-from hermes.models.usage import Usage
 
 _PATH = Path(__file__).with_name("prices.json")
 _MILLION = 1_000_000

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.models.usage import Usage, usage_from
+from hermes.models.costs.usage import Usage, usage_from
 
 SPELLINGS: list[tuple[dict[str, Any], Usage]] = [
     ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}, Usage(10, 5)),

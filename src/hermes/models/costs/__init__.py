@@ -1,0 +1,1 @@
+"""Tokens and costs of model calls."""
