@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from unittest.mock import patch
 from urllib.parse import quote
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hermes.sanitize import REDACTED, Redactor, redact_text, sanitise
+from hermes.sanitize import REDACTED, Redactor, assignments, redact_text, sanitise
 from hermes.sanitize.assignments import MOST_NAMES
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
@@ -172,6 +173,22 @@ def test_a_planted_secret_never_survives(before: str, planted: tuple[str, str], 
 def test_redacting_twice_changes_nothing_more(text: str) -> None:
     once = redact_text(text)
     assert redact_text(once) == once
+
+
+_NAME_PARTS = ["key", "Token", "SECRET", "pass", "word", "cookie", "authorization", "credential", "api", "x" * 59, "é"]
+_SIGNS = ["_", "-", " ", "\t", "\\t", "\\", "\\" * 40, '"', "'", ",", "\n", "=", ":", "=", ":", "hunter2", "$(x)"]
+_fragments = st.sampled_from([*_NAME_PARTS, *_SIGNS])
+
+
+@settings(max_examples=300, deadline=None)
+@example(["api", "_", "key", "\\" * 40, '"', " ", "\\t", ":", "hunter2"], 400)
+@given(st.lists(_fragments, max_size=30), st.sampled_from([0, 100, 400, 5_000]))
+def test_the_quick_look_for_names_misses_none(fragments: list[str], filler: int) -> None:
+    text = f"{'prose ' * (filler // 12)}{''.join(fragments)}{' prose' * (filler // 12)}"
+    raw = text.encode("latin-1", "replace")
+    found = list(assignments.find_assignments(text, raw))
+    with patch.object(assignments, "_is_likely", return_value=True):
+        assert found == list(assignments.find_assignments(text, raw))
 
 
 def test_percent_encoded_keys_are_found() -> None:

@@ -10,13 +10,14 @@ from collections import OrderedDict, deque
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.sanitize import REDACTED, Memo, Redactor, is_secret_key, payload_limit, sanitise
+from hermes.sanitize import REDACTED, Memo, Redactor, is_secret_key, payload, payload_limit, sanitise
 
 SECRET = "sk-ant-api03-Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA"
 
@@ -328,6 +329,24 @@ def test_a_memo_never_changes_the_result(bodies: list[dict[str, Any]]) -> None:
     for body in bodies:
         document = {"messages": [body, *bodies], **body}
         assert sanitise(document, memo=memo) == sanitise(document)
+
+
+_parts = st.dictionaries(
+    st.sampled_from(["role", "content", "api_key", "n"]),
+    st.sampled_from(["short", "x" * 300, "y" * 990, "y " * 501, "z " * 2_000, SECRET, f"{'k' * 2_000} {SECRET}"])
+    | st.integers(48, 53).map(lambda count: [0] * count)
+    | st.integers(48, 53).map(lambda count: {str(number): number for number in range(count)}),
+    max_size=3,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(_parts, max_size=8), st.integers(1_000, 6_000))
+def test_small_parts_are_the_same_when_the_rest_is_cut_harder(parts: list[dict[str, Any]], limit: int) -> None:
+    document = {"messages": parts}
+    made_once = sanitise(document, max_chars=limit, memo=Memo())
+    with patch.object(payload, "_is_small", return_value=False):
+        assert made_once == sanitise(document, max_chars=limit, memo=Memo())
 
 
 def test_data_that_is_given_again_is_sanitised_once() -> None:

@@ -11,12 +11,22 @@ Span = tuple[int, int]
 
 #: Parts of secret names; ``is_secret_key`` decides about the whole name.
 _WORDS = (b"key", b"token", b"secret", b"pass", b"cookie", b"authorization", b"credential")
+_ANY_WORD = re.compile(b"|".join(_WORDS))
 
 #: A word, the rest of the name, and the sign behind it. Possessive: what did not fit at once does not fit at all.
 _NAMED = tuple(
     re.compile(rb"""%b([\w-]{0,60}+) \\*+["']? (?:[ \t]|\\t){0,4} ([=:]) (?:[ \t]|\\t){0,4}""" % word, re.VERBOSE)
     for word in _WORDS
 )
+#: For a quick look: names in lower case, each sign as ``=``, and all else a blank.
+_OUTLINE = bytes(
+    61 if chr(code) in "=:" else ord(chr(code).lower()) if re.match(rb"[\w-]", bytes([code])) else 32
+    for code in range(256)
+)
+#: What may stand between a name and its sign.
+_BEFORE_SIGNS = b" \t\"'\\"
+#: Signs are few when there is one in so many characters, or less.
+_FEW_SIGNS = 64
 #: How many names of one text are looked at closely.
 MOST_NAMES = 10_000
 _ROUGH_VALUE = re.compile(r"[^\s,;&]+")
@@ -85,23 +95,15 @@ def _find_roughly(text: str, lowered: bytes, pattern: re.Pattern[bytes], positio
 def _is_likely(raw: bytes) -> bool:
     """Whether a part of such a name precedes an equals sign or a colon.
 
-    Only long texts with few signs are looked through: for the others the answer costs as much as the search.
+    Only texts with few signs are looked through: for the others the answer costs as much as the search.
     """
-    if b"=" not in raw and b":" not in raw:
+    if raw.find(b"=") < 0 and raw.find(b":") < 0:
         return False
-    sample = raw[:2_000]
-    if len(raw) < 4_000 or sample.count(b"=") + sample.count(b":") > 8:
+    stretches = raw.translate(_OUTLINE, _BEFORE_SIGNS).split(b"=")
+    if len(stretches) * _FEW_SIGNS > len(raw):
         return True
-    stretches: list[bytes] = []
-    for sign in (b"=", b":"):
-        at = raw.find(sign)
-        while at >= 0:
-            if len(stretches) > len(raw) // 300:
-                return True
-            stretches.append(raw[max(at - 72, 0) : at])
-            at = raw.find(sign, at + 1)
-    joined = b"\n".join(stretches).lower()
-    return any(word in joined for word in _WORDS)
+    names = b" ".join([stretch[stretch.rfind(b" ") + 1 :] for stretch in stretches[:-1]])
+    return _ANY_WORD.search(names) is not None
 
 
 def _name_start(text: str, position: int) -> int:

@@ -100,7 +100,7 @@ class KnownSecrets:
         if len(text) < _GRAM:
             return ()
         data = reduce_text(text)
-        found = {form.reduced: form for form in self._short if form.reduced in data}
+        found = {form.reduced: form for form in self._short if data.find(form.reduced) >= 0}
         data += b" " * (-len(data) % _GRAM)
         samples = memoryview(data).cast("Q")[::2]
         if not self._all_grams.isdisjoint(samples):
@@ -164,7 +164,7 @@ class KnownSecrets:
 def reduce_text(text: str) -> bytes:
     """The letters, digits and signs of the text that encodings use, folded to one case and one alphabet."""
     data = text.encode("utf-8", "surrogatepass")
-    if b"\\" in data:  # an escape such as \n is a letter too many
+    if data.find(b"\\") >= 0:  # an escape such as \n is a letter too many
         if _GUTTER.search(data, 0, _GUTTER_WITHIN):
             data = _GUTTER.sub(b"", data)
         data = data.replace(b"\\n", b"")

@@ -16,7 +16,7 @@ from hermes.sanitize.text import Redactor
 DEFAULT_PAYLOAD_CHARS = 50_000
 SMALLEST_PAYLOAD_CHARS = 1_000
 
-_PASSES = (SizeLimits(), SizeLimits(chars=1_000, items=50))
+_FIRST, _SECOND = SizeLimits(), SizeLimits(chars=1_000, items=50)
 _PLAIN = Redactor()
 #: The content by which a part is recognised. Not JSON, in which bytes and their Base64 text are the same.
 _encode = msgspec.msgpack.Encoder().encode
@@ -67,7 +67,7 @@ def sanitise(value: Any, *, max_chars: int | None = None, redactor: Redactor = _
     """
     limit = payload_limit() if max_chars is None else max(max_chars, SMALLEST_PAYLOAD_CHARS)
     text, fits = b"", False
-    for limits in _PASSES:
+    for limits in (_FIRST, _SECOND):
         if memo is not None and kind_of(value) is dict:
             text, fits = _assemble(value, limits, limit, redactor, memo)
         else:
@@ -155,7 +155,14 @@ def _remembered(
     text, fits = _one_part(part, depth, limits, room, redactor)
     if fits:
         memo.used[key] = text
+        if limits is _FIRST and _is_small(key[0], text):
+            memo.used[key[0], _SECOND.chars] = text
     return text, fits
+
+
+def _is_small(content: bytes, text: bytes) -> bool:
+    """Whether the limits of the second pass make no difference to a part."""
+    return len(content) <= _SECOND.chars and text.count(b",") < _SECOND.items
 
 
 def _redacted(copy: Any, redactor: Redactor) -> Any:

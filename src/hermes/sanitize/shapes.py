@@ -39,7 +39,7 @@ _LOGIN = re.compile(r"([^\s/:?#]{0,300}+:)?([^\s/?#]{1,300})@")
 def find_shapes(text: str, raw: bytes) -> Iterator[Span]:
     """The positions of the secrets. ``raw`` has one byte for each character of the text."""
     runs = raw.translate(_RUN_BYTES)
-    if _RUN in runs:
+    if runs.find(_RUN) >= 0:  # `in` takes several times as long for bytes
         yield from _keys(text, runs)
     if "-----BEGIN" in text:
         yield from (found.span() for found in _PRIVATE_KEY.finditer(text))
