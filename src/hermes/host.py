@@ -332,7 +332,7 @@ class Host:
 
         ``platform`` is the surface that it continues at; empty is that of the host.
         """
-        row = self.sessions.get(session_id)
+        row = self.sessions.head(session_id)
         already = self.open_sessions.get(row.id)
         if already is not None:
             return already
@@ -342,7 +342,7 @@ class Host:
                 f"session {row.id} worked in {cwd}, which is gone; make that directory again, or start a new session"
             )
         self.approvals.modes.resume(row.id, row.mode)
-        history = self.sessions.context(row.id)
+        history = self.sessions.context(row.id) if row.has_events else []
         return self._open_session(row.id, cwd, history, principal=row.principal, platform=platform)
 
     def _open_session(

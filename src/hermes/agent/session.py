@@ -109,7 +109,7 @@ class Session:
         self.parent = parent
         self._is_new = is_new
         #: How many turns the transcript covers; None when that is not known.
-        self._turns_known: int | None = 0 if is_new else None
+        self._turns_known: int | None = None if history else 0
         #: The fencing token under which the transcript was last complete.
         self._epoch_known = 0
         #: What sanitising the conversation has cost already, so that only new messages cost again.

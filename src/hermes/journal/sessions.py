@@ -44,6 +44,18 @@ class SessionRow(msgspec.Struct, frozen=True):
     mode: str
 
 
+class SessionHead(msgspec.Struct, frozen=True):
+    """The facts with which a session is opened again."""
+
+    id: str
+    cwd: str
+    principal: str
+    mode: str
+    #: Whether anything has happened in it: in one that only waits for its first turn nothing has.
+    has_events: bool
+
+
+_HEAD = "SELECT id, cwd, principal, mode, head_seq > 0 FROM sessions WHERE id = ?"
 _SESSION_QUERY = """
     SELECT s.id, s.title, s.platform, s.cwd, s.provider, s.model, s.parent_id, s.parent_call,
            s.created_at, s.updated_at,
@@ -88,6 +100,17 @@ class Sessions:
     def get(self, session_id: str) -> SessionRow:
         """The session with that id, or with an id that starts so when only one does."""
         return self._store.read(lambda connection: _find(connection, clean_text(session_id)))
+
+    def head(self, session_id: str) -> SessionHead:
+        """The same session, with only what it takes to open it."""
+
+        def find(connection: JournalConnection) -> SessionHead:
+            row = connection.execute(_HEAD, (clean_text(session_id),)).fetchone()
+            if row is None:
+                row = connection.execute(_HEAD, (_find(connection, clean_text(session_id)).id,)).fetchone()
+            return SessionHead(*row[:4], has_events=bool(row[4]))
+
+        return self._store.read(find)
 
     def latest(self, *, cwd: str | None = None) -> SessionRow | None:
         """The owner's session used last, preferring one of the working directory."""

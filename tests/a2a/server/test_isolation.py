@@ -252,7 +252,7 @@ def test_sessions_of_older_versions_are_given_to_their_callers(make_host: HostFa
         assert len(host.search.search("alice")) == 1
         database = Database(home / "a2a.db")
         row = ("alice", "context", old.id)
-        database.run_now(lambda connection: connection.execute("INSERT INTO contexts VALUES (?, ?, ?)", row))
+        database.transact(lambda connection: connection.execute("INSERT INTO contexts VALUES (?, ?, ?)", row))
         principals = read_principals(Config(principals={"alice": CALLERS["alice"]}), ENV, Redactor())
         ContextSessions(host, database, principals)
         database.close()

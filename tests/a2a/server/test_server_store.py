@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import stat
+import threading
 import time
 from collections.abc import Generator
 from contextlib import closing
@@ -269,8 +270,50 @@ def test_a_commit_that_fails_leaves_the_file_usable(database: Database) -> None:
         connection.execute("ROLLBACK")  # as SQLite does by itself when the disk is full
 
     with pytest.raises(sqlite3.OperationalError, match="no transaction is active"):
-        database.run_now(fail)
-    assert database.run_now(lambda connection: connection.execute("SELECT 1").fetchone()) == (1,)
+        database.transact(fail)
+    assert database.transact(lambda connection: connection.execute("SELECT 1").fetchone()) == (1,)
+
+
+def test_what_a_full_disk_kept_from_being_stored_is_stored_later(database: Database) -> None:
+    def fail(_connection: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    async def run() -> None:
+        store = SqliteTaskStore(database)
+        await store.save(task("t", WORKING), ALICE)
+        with pytest.raises(sqlite3.OperationalError):
+            await database.run(fail)
+        made = task("t", WORKING)
+        made.status.state = TaskState.TASK_STATE_FAILED
+        await store.save(task("other"), ALICE)
+        await store.save(made, ALICE)  # newer than what failed
+        with pytest.raises(sqlite3.OperationalError):
+            await database.run(fail)
+
+    asyncio.run(run())
+    stored = database.transact(lambda connection: connection.execute("SELECT id, state FROM tasks").fetchall())
+    assert dict(stored) == {"t": TaskState.TASK_STATE_FAILED, "other": TaskState.TASK_STATE_COMPLETED}
+
+
+def test_a_question_never_replaces_a_newer_state(database: Database) -> None:
+    release = threading.Event()
+
+    async def run() -> None:
+        store = SqliteTaskStore(database)
+        made = task("t", WORKING)
+        made.status.state = TaskState.TASK_STATE_INPUT_REQUIRED
+        blocked = asyncio.ensure_future(database.run(lambda _connection: release.wait(20)))
+        asking = asyncio.ensure_future(store.save(made, ALICE))  # waits behind it
+        await asyncio.sleep(0)
+        canceled = task("t", WORKING)
+        canceled.status.state = TaskState.TASK_STATE_CANCELED
+        await store.save(canceled, ALICE)
+        release.set()
+        await asyncio.gather(blocked, asking)
+
+    asyncio.run(run())
+    stored = database.transact(lambda connection: connection.execute("SELECT state FROM tasks").fetchall())
+    assert stored == [(TaskState.TASK_STATE_CANCELED,)]
 
 
 def test_webhooks_of_a_task_are_limited(database: Database) -> None:

@@ -13,12 +13,13 @@ from a2a.compat.v0_3.request_handler import RequestHandler03
 from a2a.compat.v0_3.rest_adapter import REST03Adapter
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers import RequestHandler
-from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
 from a2a.types import Task
 from a2a.utils.constants import VERSION_HEADER
 from pydantic import BaseModel
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
+
+from hermes.a2a.server.rpc import RpcDispatcher
 
 #: The older version of the protocol, and the model of each of its JSON-RPC requests.
 OLD = "0.3"
@@ -43,7 +44,7 @@ def old_task_document(task: Task) -> bytes:
 
 def rpc_routes(handler: RequestHandler, path: str, builder: _Builder) -> list[Route]:
     """The JSON-RPC transport of both versions."""
-    dispatcher = JsonRpcDispatcher(handler, builder, enable_v0_3_compat=True)
+    dispatcher = RpcDispatcher(handler, builder, enable_v0_3_compat=True)
     adapter = _RpcAdapter(handler, builder)
     adapter.handler = _CompatHandler(handler)
     dispatcher._v03_adapter = adapter  # pyright: ignore[reportPrivateUsage]  (there is no other way to give it one)

@@ -198,17 +198,17 @@ class TurnRunner:
             raise UnusableMessage(f"This message was passed on by {hops} agents; at most {max_hops} are allowed.")
 
         known = await self._contexts.session_id(task.context, is_new=task.has_new_context)
-        stored = self._tasks.flush()
 
         def begin(listener: Listener) -> tuple[str, str]:
             request = self._turn_request(task, message, related, known or new_session_id())
             # Task and conversation are stored before the message is accepted: what runs is found after a crash.
             if known is None:
                 self._contexts.store(task.context, request.session_id)
-            elif self._host.open_sessions.get(known) is None:
-                for turn_id in open_turns(self._host, known, but=task.id):  # its task has ended
-                    self._dispatcher.cancel(turn_id, TASK_ENDED)
-            stored.result()
+            else:
+                self._tasks.flush()
+                if self._host.open_sessions.get(known) is None:
+                    for turn_id in open_turns(self._host, known, but=task.id):  # its task has ended
+                        self._dispatcher.cancel(turn_id, TASK_ENDED)
             return self._dispatcher.submit(request, listener=listener).turn_id, request.session_id
 
         await self._run_turn(task, begin)

@@ -77,7 +77,7 @@ class ContextSessions:
         def write(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", row)
 
-        self._database.run_on_thread(write)
+        self._database.transact(write)
         self._remember(context, session_id)
 
     def _remember(self, context: ContextKey, session_id: str) -> None:
@@ -94,6 +94,6 @@ class ContextSessions:
     def _adopt(self) -> None:
         """Give the sessions of older versions, which had no principal, to their callers."""
         query = "SELECT owner, session_id FROM contexts"
-        owners = self._database.run_now(lambda connection: connection.execute(query).fetchall())
+        owners = self._database.transact(lambda connection: connection.execute(query).fetchall())
         if self._host.sessions.assign({session_id: owner for owner, session_id in owners}):
             self._host.search.discard()  # it has them as the owner's

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import sqlite3
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -70,14 +71,18 @@ CREATE TABLE messages (
 
 
 class Database:
-    """One connection on its own thread, so that the loop never waits for the disk."""
+    """One connection, used by one thread at a time; the loop itself never waits for the disk."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         #: Writes of the next transaction, by key.
         self._writes: dict[Key, Write] = {}
+        #: Guards ``_writes``, and is never held for long.
+        self._writes_lock = threading.Lock()
         self._timer: asyncio.TimerHandle | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hermes-a2a-db")
+        #: Held by the thread that has a transaction open.
+        self._transaction = threading.Lock()
         try:
             self._connection = _open(path)
         except sqlite3.Error as error:
@@ -91,14 +96,14 @@ class Database:
         return [self.path.with_name(self.path.name + suffix) for suffix in ("", "-wal", "-shm")]
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``work`` after all earlier writes, and return its result once it is committed."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._transact, self._take_writes(), work)
+        """``transact`` for a coroutine, on the database's own thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self.transact, work)
 
     def run_soon(self, key: Key, write: Write, seconds: float | None = None) -> None:
         """Write with the next transaction, without waiting for it; replaces an earlier write with the same key."""
-        self._writes.pop(key, None)
-        self._writes[key] = write
+        with self._writes_lock:
+            self._writes.pop(key, None)
+            self._writes[key] = write
         loop = asyncio.get_running_loop()
         at = loop.time() + (_SECONDS_TO_BATCH if seconds is None else seconds)
         if self._timer is None or self._timer.when() > at:
@@ -107,47 +112,49 @@ class Database:
             self._timer = loop.call_at(at, self._flush)
 
     def _flush(self) -> None:
-        self.flush().add_done_callback(_log_failure)
+        self._timer = None
+        if self._writes:
+            self._thread.submit(self.flush).add_done_callback(_log_failure)
 
-    def flush(self) -> Future[None]:
-        """Write what waits now; the future is done once it is stored."""
-        return self._thread.submit(self._transact, self._take_writes(), lambda _connection: None)
+    def flush(self) -> None:
+        """Store what waits to be written. Blocking."""
+        self.transact(lambda _connection: None)
 
-    def run_on_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``work`` after what was flushed before, and return its result once it is committed. For other threads."""
-        return self._thread.submit(self._transact, [], work).result()
+    def transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run ``work`` after all earlier writes, and return its result once it is committed. Blocking.
 
-    def run_now(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """``run`` for the loop's own thread, where it may block: at the start and at the end."""
-        return self._thread.submit(self._transact, self._take_writes(), work).result()
+        It runs on the thread of the caller: a worker that has to wait for it need not wake another thread.
+        """
+        with self._transaction:
+            with self._writes_lock:
+                writes, self._writes = self._writes, {}
+            connection = self._connection
+            connection.execute("BEGIN")
+            try:
+                for write in writes.values():
+                    write(connection)
+                result = work(connection)
+                connection.execute("COMMIT")
+            except BaseException as error:
+                if connection.in_transaction:  # a full disk may have ended it already
+                    connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.OperationalError):
+                    self._write_later(writes)
+                raise
+        return result
+
+    def _write_later(self, writes: dict[Key, Write]) -> None:
+        """Try again with the next transaction what could not be written, as on a full disk, but for what is newer."""
+        with self._writes_lock:
+            self._writes = {**writes, **self._writes}
 
     def close(self) -> None:
         """Finish all writes and close the file."""
-        self.run_now(lambda _connection: None)
-        self._thread.submit(self._connection.close).result()
-        self._thread.shutdown()
-
-    def _take_writes(self) -> list[Write]:
-        taken = list(self._writes.values())
-        self._writes.clear()
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        return taken
-
-    def _transact(self, writes: list[Write], work: Callable[[sqlite3.Connection], T]) -> T:
-        connection = self._connection
-        connection.execute("BEGIN")
-        try:
-            for write in writes:
-                write(connection)
-            result = work(connection)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:  # a full disk may have ended it already
-                connection.execute("ROLLBACK")
-            raise
-        return result
+        self._thread.shutdown()
+        self.flush()
+        self._connection.close()
 
 
 def _log_failure(done: Future[None]) -> None:

@@ -29,7 +29,7 @@ class AcceptedMessages:
             query = "SELECT owner, context_id, message_id, digest, task_id FROM messages ORDER BY rowid DESC LIMIT ?"
             return connection.execute(query, (_MOST,)).fetchall()
 
-        for *key, digest, task_id in reversed(database.run_now(load)):
+        for *key, digest, task_id in reversed(database.transact(load)):
             self._known[key[0], key[1], key[2]] = (digest, task_id)
 
     def task_of(self, owner: str, message: Message) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from concurrent.futures import Future
 from functools import partial
 
 from a2a.server.context import ServerCallContext
@@ -39,7 +38,7 @@ class SqliteTaskStore(TaskStore):
         self._open: dict[_Key, Task] = {}
         self._written: dict[_Key, tuple[bytes, float]] = {}
         #: The ids of the tasks that wait for an answer, by owner and context.
-        self._waiting: dict[_Key, str] = dict(database.run_now(_load_waiting))
+        self._waiting: dict[_Key, str] = dict(database.transact(_load_waiting))
 
     async def save(self, task: Task, context: ServerCallContext) -> None:
         """Store the task as it is now."""
@@ -63,17 +62,16 @@ class SqliteTaskStore(TaskStore):
                 return
             self._written[key] = (status, now)
         write = partial(_write, row=_row(context.user.user_name, task))
-        if is_waiting:
-            # Before the caller gets the question: it may be answered after a crash.
-            await self._database.run(write)
-            return
         # A caller may ask for a new task after a crash. It is stored early, but not while its turn is being started.
         is_new = not known and not is_ended
         self._database.run_soon(("task", *key), write, seconds=_SECONDS_TO_STORE_NEW if is_new else None)
+        if is_waiting:
+            # Before the caller gets the question: it may be answered after a crash.
+            await self._database.run(lambda _connection: None)
 
-    def flush(self) -> Future[None]:
-        """Store what is not stored yet; the future is done then."""
-        return self._database.flush()
+    def flush(self) -> None:
+        """Store what is not stored yet. Blocking."""
+        self._database.flush()
 
     async def not_ended(self) -> list[tuple[str, Task]]:
         """The stored tasks of all owners that have not ended: those that began before those that did not, by time."""
@@ -147,7 +145,7 @@ def delete_old(database: Database, keep_days: int) -> None:
         connection.execute(f"DELETE FROM tasks WHERE state IN ({ended}) AND updated_ns < ?", (oldest,))
         connection.execute("DELETE FROM push_configs WHERE (owner, task_id) NOT IN (SELECT owner, id FROM tasks)")
 
-    database.run_now(work)
+    database.transact(work)
 
 
 def _load_waiting(connection: sqlite3.Connection) -> list[tuple[_Key, str]]:

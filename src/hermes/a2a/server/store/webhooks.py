@@ -24,7 +24,7 @@ class SqlitePushConfigStore(PushNotificationConfigStore):
     def __init__(self, database: Database) -> None:
         self._database = database
         query = "SELECT task_id, id, version FROM push_configs"
-        known = database.run_now(lambda connection: connection.execute(query).fetchall())
+        known = database.transact(lambda connection: connection.execute(query).fetchall())
         #: Tasks with webhooks: few have any, and this is checked for every event.
         self._tasks: set[str] = {task_id for task_id, _, _ in known}
         #: The webhooks that callers of protocol 0.3 registered.
