@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hermes.dispatch.local import LocalDispatcher
+from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.testing import failure, text, tool_call
@@ -46,6 +47,50 @@ def chatting(host: Host) -> Generator[Page]:
     service = PageService(host.store, host.runner, host.home, host.redactor, PageChat(host, dispatcher))
     with served(service) as page:
         yield page
+
+
+#: The elements of a view with their classes and texts.
+OUTLINE = """(root) => [...root.querySelectorAll("#app *")].filter((one) => !one.closest("noscript")).map((one) =>
+    [one.localName, one.className, one.getAttribute("href"), one.children.length ? "" : one.textContent].join(" "))"""
+#: Keeps the first row that the document had.
+KEEP_FIRST_ROW = """new MutationObserver(() => { window.firstRow ??= document.querySelector(".session"); })
+    .observe(document, { childList: true, subtree: true })"""
+
+
+def test_the_document_shows_the_list_and_the_script_takes_it_over(browser: Browser, rig: Rig) -> None:
+    delegated_children(rig)
+    failing = rig.host([failure(400, HOSTILE)], retries=0)
+    with suppress(HermesError):
+        failing.new_session().run(HOSTILE)
+    with page_over(rig.home) as page, opened(browser, "about:blank") as tab:
+        tab.add_init_script(KEEP_FIRST_ROW)
+        tab.route("**/first.js", lambda route: route.abort())
+        tab.goto(page.url)
+        tab.wait_for_selector("text=go")
+        drawn = tab.evaluate(f"({OUTLINE})(document)")
+        assert len([line for line in drawn if line.startswith("tr session")]) == 2
+        assert any("failed" in line for line in drawn)
+        tab.unroute("**/first.js")
+        tab.reload()
+        wait_until(lambda: page.service.watcher.open_pages == 1, "the script")
+        assert tab.evaluate(f"({OUTLINE})(document)") == drawn
+        assert tab.evaluate("window.firstRow.isConnected")
+
+
+def test_a_filter_stays_when_one_comes_back(browser: Browser, rig: Rig) -> None:
+    host = rig.host([text("ok"), text("ok")])
+    for title in ("Read the log.", "Write the docs."):
+        host.new_session().run(title)
+    with page_over(rig.home) as page, opened(browser, page.url) as tab:
+        tab.fill(".filters input", "docs")
+        expect(tab.locator(".session")).to_have_count(1)
+        tab.click(".session a")
+        tab.wait_for_selector(".wf-row.model")
+        tab.go_back()
+        expect(tab.locator(".session .title")).to_have_text(["Write the docs."])
+        tab.reload()
+        expect(tab.locator(".session .title")).to_have_text(["Write the docs."])
+        expect(tab.locator(".filters input")).to_have_value("docs")
 
 
 def test_a_run_is_drawn_while_it_happens(browser: Browser, rig: Rig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -92,8 +93,38 @@ def test_without_javascript_there_is_a_plain_table(rig: Rig) -> None:
     session = host.new_session()
     session.run("Read it.")
     with page_over(rig.home) as page:
-        assert f'<a href="/sessions/{session.id}">Read it.</a></td><td>completed' in page.get("/").text
+        assert re.search(rf'<tr .*?completed.*?href="/sessions/{session.id}">Read it.</a>.*?</tr>', page.get("/").text)
         assert "tool read_file" in page.get(f"/sessions/{session.id}").text
+
+
+def test_without_javascript_the_list_is_filtered_and_has_older_parts(rig: Rig) -> None:
+    host = rig.host([text("ok")] * 25)
+    for number in range(25):
+        session = host.new_session()
+        session.run(f"Run {number}{ {7: ' needle', 24: ' & <b>'}.get(number, '') }")
+        host.store.write(
+            lambda connection, at=number, wanted=session.id: connection.execute(
+                "UPDATE sessions SET updated_at = ? WHERE id = ?", (at + 1.5, wanted)
+            )
+        )
+    with page_over(rig.home) as page:
+        first = page.get("/").text
+        assert re.findall(r">Run (\d+)", first) == [str(number) for number in range(24, 4, -1)]
+        assert "Run 24 &amp; &lt;b&gt;</a>" in first and "Run 24 & <b>" not in first
+        [older] = re.findall(r'href="([^"]+)">Older sessions', first)
+        assert re.findall(r">Run (\d+)", page.get(older).text) == [str(number) for number in range(4, -1, -1)]
+        found = page.get("/?q=Run+Needle&state=").text
+        assert re.findall(r">Run (\d+)", found) == ["7"]
+        assert 'value="Run Needle"' in found
+        assert "No session matches." in page.get("/?q=none").text
+
+
+@pytest.mark.parametrize(("chosen", "shown"), [("dark", ' data-theme="dark"'), ("auto", ""), ('"><script>', "")])
+def test_a_document_begins_in_the_colours_that_were_chosen(rig: Rig, chosen: str, shown: str) -> None:
+    rig.host([])
+    with page_over(rig.home) as page:
+        cookies = f"{page.sign_in()}; hermes_theme={chosen}"
+        assert f'<html lang="en"{shown}>' in page.request("GET", "/", Cookie=cookies).text
 
 
 def _ask(questions: Questions, session_id: str, turn_id: str, kind: Any = "approval") -> QuestionRow:

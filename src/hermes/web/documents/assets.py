@@ -21,6 +21,14 @@ _IMPORT = re.compile(r"^import\s.*?from\s+\"(\.\.?/[\w/.-]+)\";\n", re.MULTILINE
 _DECLARED = re.compile(r"^export (?:async )?(?:function|const|class) (\w+)", re.MULTILINE)
 #: The module that a browser begins with, and all that it imports in one file.
 ENTRY, FIRST = "main.js", "first.js"
+#: The modules of views that ``main.js`` loads when they are opened.
+LATER = {
+    "sessions": "session/view.js",
+    "approvals": "views/approvals.js",
+    "costs": "views/costs.js",
+    "plugins": "views/plugins.js",
+    "compare": "views/compare.js",
+}
 _EXPORTS = re.compile(r"export\s*\{([^}]*)\};?\s*$")
 
 

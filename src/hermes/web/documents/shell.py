@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from html import escape
-from urllib.parse import quote
 
 import msgspec
 
@@ -22,15 +20,19 @@ _NAVIGATION = (
     ("plugins", "Plugins"),
     ("compare", "Compare"),
 )
+_CURRENT = ' aria-current="page"'
+_NO_SCRIPT = '<noscript><p class="no-script">JavaScript is off: this is the state when it was loaded.</p></noscript>'
 
 
-def document(title: str, head: str, body: str) -> str:
-    """A whole HTML document."""
+def document(title: str, head: str, body: str, theme: str = "") -> str:
+    """A whole HTML document. Without a theme it has the colours that the browser prefers."""
     meta = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
     )
-    return f'<!doctype html>\n<html lang="en"><head>{meta}<title>{escape(title)}</title>{head}</head>\n{body}</html>\n'
+    chosen = f' data-theme="{theme}"' if theme else ""
+    whole = f"<head>{meta}<title>{escape(title)}</title>{head}</head>\n{body}"
+    return f'<!doctype html>\n<html lang="en"{chosen}>{whole}</html>\n'
 
 
 def embedded(data: object) -> str:
@@ -43,22 +45,42 @@ def json_text(data: object) -> str:
     return _encode(data).decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def page(root: str, title: str, data: object, table: str, scripts: Sequence[str] = (FIRST,)) -> str:
-    """The frame of a view. ``table`` is shown until the first of the ``scripts`` runs; the others it imports.
+def page(
+    root: str,
+    title: str,
+    data: object,
+    main: str,
+    *,
+    path: str = "",
+    theme: str = "",
+    scripts: Sequence[str] = (FIRST,),
+) -> str:
+    """The frame of the view at a path. ``main`` is its content until the first of the ``scripts`` runs.
 
-    A browser can paint it without another request.
+    A browser can paint it without another request. The script draws the same elements, and takes these over.
     """
     static = f"{escape(root)}/static/{version()}"
-    links = " ".join(f'<a href="{escape(root)}/{path}">{name}</a>' for path, name in _NAVIGATION)
     head = (
         f"<style>{style()}</style>"
         f'<link rel="icon" href="{static}/icon.svg" type="image/svg+xml">'
         f'<script type="module" src="{static}/{scripts[0]}"></script>'
         + "".join(f'<link rel="modulepreload" href="{static}/{name}">' for name in scripts[1:])
     )
-    plain = f'<header class="plain"><strong>Hermes</strong> <nav>{links}</nav></header>{table}'
-    note = "<noscript><p>JavaScript is off: this is the state when the page was loaded.</p></noscript>"
-    return document(f"{title} · Hermes", head, f'<body>{embedded(data)}<div id="app">{plain}{note}</div></body>')
+    app = f'<div id="app" class="app">{_header(root, path, theme)}{main}</div>'
+    return document(f"{title} · Hermes", head, f"<body>{app}{_NO_SCRIPT}{embedded(data)}</body>", theme)
+
+
+def _header(root: str, path: str, theme: str) -> str:
+    """The navigation, as ``main.js`` draws it."""
+    links = "".join(
+        f'<a href="{escape(root)}/{there}"{_CURRENT if there == path else ""}>{name}</a>' for there, name in _NAVIGATION
+    )
+    chosen = theme or "auto"
+    return (
+        f'<header class="top"><a class="brand" href="{escape(root)}/"><span class="logo"></span>Hermes</a>'
+        f'<nav>{links}</nav><button class="theme {chosen}" title="Colours: {chosen}" aria-label="Colours: {chosen}">'
+        "<i></i></button></header>"
+    )
 
 
 def sign_in_page(root: str, problem: str = "") -> str:
@@ -85,24 +107,7 @@ def problem_page(root: str, text: str) -> str:
     return document("Hermes", head, body)
 
 
-# -- plain tables ---------------------------------------------------------------------------------------------------
-
-
-def sessions_table(root: str, lines: Iterable[SessionLine]) -> str:
-    """The sessions as a plain table."""
-    rows = [
-        (
-            f'<a href="{escape(root)}/sessions/{quote(line.id, safe="")}">{escape(line.title or line.id)}</a>',
-            escape(line.state),
-            escape(line.model),
-            str(line.turns),
-            f"{line.read + line.written:,}",
-            _cost(line.cost),
-            escape(_clock(line.updated)),
-        )
-        for line in lines
-    ]
-    return _table("Sessions", ("Session", "State", "Model", "Turns", "Tokens", "Cost", "Used"), rows)
+# -- a plain table ---------------------------------------------------------------------------------------------------
 
 
 def timeline_table(session: SessionLine, families: Sequence[TimelineRows]) -> str:
@@ -120,16 +125,22 @@ def timeline_table(session: SessionLine, families: Sequence[TimelineRows]) -> st
     return _table(heading, ("What", "Text", "State", "Time", "Error"), [cells for _, cells in rows])
 
 
+def session_frame(session: SessionLine, families: Sequence[TimelineRows]) -> str:
+    """The view of a session: its title, and a plain table where no script draws the timeline."""
+    title = f'<div class="session-head"><h1>{escape(session.title or session.id)}</h1></div>'
+    table = f"<noscript>{timeline_table(session, families)}</noscript>"
+    return f'<main class="session-view">{title}<p class="empty needs-script">Loading…</p>{table}</main>'
+
+
+def other_frame(problem: str = "") -> str:
+    """A view whose content only the script draws, or why it has none."""
+    if problem:
+        return f'<main class="narrow"><p class="problem" role="alert">{escape(problem)}</p></main>'
+    return '<p class="empty needs-script">Loading…</p>'
+
+
 def _table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     head = "".join(f"<th>{name}</th>" for name in columns)
     lines = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
-    return f"<main><h1>{escape(heading)}</h1>{table}</main>"
-
-
-def _cost(usd: float | None) -> str:
-    return "" if usd is None else f"${usd:,.4f}"
-
-
-def _clock(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+    return f'<section class="plain"><h1>{escape(heading)}</h1>{table}</section>'

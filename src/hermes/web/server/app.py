@@ -15,8 +15,9 @@ from starlette.routing import Route
 
 from hermes.errors import HermesError, JournalError, SessionBusy, SessionNotFound
 from hermes.version import __version__
-from hermes.web.documents.assets import ENTRY, FIRST, imports_of, served, version
-from hermes.web.documents.shell import page, problem_page, sessions_table, timeline_table
+from hermes.web.documents.assets import ENTRY, FIRST, LATER, imports_of, served, version
+from hermes.web.documents.session_list import session_list
+from hermes.web.documents.shell import other_frame, page, problem_page, session_frame
 from hermes.web.live import HOME, Subscription, message
 from hermes.web.queries.approvals import answer_question, waiting_questions
 from hermes.web.queries.reports import comparison, cost_report, plugin_report
@@ -31,13 +32,15 @@ _MOST_DAYS = 3_650
 #: For addresses that change with their content.
 _FOR_GOOD = "private, max-age=31536000, immutable"
 _STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
+#: The colours that were chosen in the page. It stays in the browser; a document begins with them.
+THEME_COOKIE = "hermes_theme"
 _encode = msgspec.json.Encoder().encode
 
 
 def web_app(service: PageService, access: PageAccess) -> Starlette:
     """The application. It may be mounted below a path of another one."""
     handlers = _Handlers(service, access)
-    views = ("/", "/sessions/{session_id}", "/approvals", "/costs", "/plugins", "/compare", "/chat")
+    views = ("/", "/sessions/{session_id}", "/approvals", "/costs", "/plugins", "/compare")
     routes = [
         *(Route(path, handlers.view) for path in views),
         Route("/static/{name:path}", static_file),
@@ -119,30 +122,34 @@ class _Handlers:
     # -- documents ----------------------------------------------------------------------------------------------
 
     def view(self, request: Request) -> Response:
-        """The frame of a view, with the data of the first one."""
+        """The document of a view, with the data of the first one."""
         service, root = self._service, request.scope.get("root_path", "")
         session_id = request.path_params.get("session_id", "")
+        theme = request.cookies.get(THEME_COOKIE, "")
+        theme = theme if theme in ("light", "dark") else ""
         data: dict[str, Any] = {
             "root": root,
             "csrf": self._csrf,
             "version": __version__,
             "chat": service.chat is not None,
         }
-        title, table = "Sessions", ""
+        path = request.url.path.removeprefix(root).strip("/")
+        title, main = path.capitalize() or "Sessions", other_frame()
+        later = LATER.get("sessions" if session_id else path)
         if session_id:
             # All rows of a long session are larger than a first view may be: the page asks for them.
             try:
                 found = service.excerpt(session_id)
             except SessionNotFound as error:
-                return HTMLResponse(page(root, "Not found", {**data, "missing": str(error)}, ""), 404)
-            title, table = found["session"].title or session_id, timeline_table(found["session"], found["rows"])
+                return HTMLResponse(page(root, "Not found", data, other_frame(str(error)), theme=theme), 404)
+            title, main = found["session"].title or session_id, session_frame(found["session"], found["rows"])
             data["session"] = found["session"]
-        elif request.url.path.removeprefix(root) in ("", "/"):
-            lines = service.sessions(SessionFilter())
-            table = sessions_table(root, lines)
-            data["sessions"] = lines
-        later = [one for one in imports_of("session/view.js") if one not in imports_of(ENTRY)] if session_id else []
-        return HTMLResponse(page(root, title, data, table, [FIRST, *later]))
+        elif not path:
+            wanted = _filter(request)
+            lines = data["sessions"] = service.sessions(wanted)
+            main = session_list(root, lines, wanted, chat=service.chat is not None)
+        scripts = [one for one in imports_of(later) if one not in imports_of(ENTRY)] if later else []
+        return HTMLResponse(page(root, title, data, main, path=path, theme=theme, scripts=[FIRST, *scripts]))
 
     # -- sessions -----------------------------------------------------------------------------------------------
 

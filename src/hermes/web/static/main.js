@@ -13,27 +13,33 @@ const LATER = {
   "/compare": () => import("./views/compare.js"),
 };
 const THEMES = { auto: "light", light: "dark", dark: "auto" };
-const ICONS = { auto: "◐", light: "☀", dark: "☾" };
+// Modules of views that are there already.
+const loaded = {};
 
 const place = () => ({ path: location.pathname.slice(page.root.length) || "/", query: new URLSearchParams(location.search) });
 
+const load = async (path) => (loaded[path] ??= await LATER[path]());
+
 function Later({ path, ...rest }) {
-  const [view, setView] = useState(null);
+  const [, setCount] = useState(0);
   useEffect(() => {
-    setView(null);
-    LATER[path]().then((module) => setView({ module }), (error) => rest.setProblem(error.message));
+    if (loaded[path]) return;
+    load(path).then(() => setCount((old) => old + 1), (error) => rest.setProblem(`${error.message}. Is the server running? Load the page again.`));
   }, [path]);
-  return view ? html`<${view.module.View} ...${rest} />` : html`<p class="empty">Loading…</p>`;
+  return loaded[path] ? html`<${loaded[path].View} ...${rest} />` : html`<p class="empty">Loading…</p>`;
 }
 
+// The choice is a cookie, so that a document arrives in its colours.
 function Theme() {
-  const [theme, setTheme] = useState(localStorage.getItem("hermes-theme") ?? "auto");
-  useEffect(() => {
-    if (theme === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = theme;
-    localStorage.setItem("hermes-theme", theme);
-  }, [theme]);
-  return html`<button class="theme" title=${`Colours: ${theme}`} aria-label=${`Colours: ${theme}`} onClick=${() => setTheme((shown) => THEMES[shown])}>${ICONS[theme]}</button>`;
+  const [theme, setTheme] = useState(document.documentElement.dataset.theme ?? "auto");
+  const change = () => {
+    const next = THEMES[theme];
+    if (next === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = next;
+    document.cookie = `hermes_theme=${next}; path=${page.root}/; max-age=31536000; samesite=strict`;
+    setTheme(next);
+  };
+  return html`<button class=${`theme ${theme}`} title=${`Colours: ${theme}`} aria-label=${`Colours: ${theme}`} onClick=${change}><i></i></button>`;
 }
 
 function App() {
@@ -77,7 +83,16 @@ function App() {
     ${LATER[path] && !id ? html`<${Later} path=${path} ...${shared} />` : null}`;
 }
 
-const root = document.getElementById("app");
-root.textContent = "";
-root.className = "app";
-render(html`<${App} />`, root);
+// The document shows the view already: it is painted first, and then its elements are taken over.
+const start = async () => {
+  const { path } = place();
+  const view = path.startsWith("/sessions/") ? "/sessions/" : path;
+  if (LATER[view]) await load(view).catch(() => undefined);
+  render(html`<${App} />`, document.getElementById("app"));
+};
+const painted = new Promise((resolve) => {
+  new PerformanceObserver(resolve).observe({ type: "paint", buffered: true });
+  // A window that is not visible is not painted.
+  setTimeout(resolve, document.hidden ? 0 : 300);
+});
+painted.then(start);

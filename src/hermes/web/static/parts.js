@@ -33,7 +33,8 @@ export function Composer({ onSend, placeholder, disabled, label = "Send" }) {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
   };
   useEffect(() => {
-    area.current.style.height = "auto";
+    area.current.style.height = "";
+    if (!text) return;
     area.current.style.height = `${Math.min(area.current.scrollHeight + 2, 200)}px`;
   }, [text]);
   return html`<form class="composer" onSubmit=${send}>
