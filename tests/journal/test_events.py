@@ -36,6 +36,7 @@ class _Counted:
         return self._connection.execute(sql, parameters)
 
     def executemany(self, sql: str, parameters: Any) -> Any:
+        self.statements.append(sql.split()[0])
         return self._connection.executemany(sql, parameters)
 
 
@@ -48,7 +49,7 @@ def test_fence_and_number_are_one_statement(store: Store, runner: Runner) -> Non
         append_events(counted, turn.lease, turn.id, events)
         return counted.statements
 
-    assert store.write(write) == ["UPDATE", "INSERT", "INSERT", "INSERT"]
+    assert store.write(write) == ["UPDATE", "INSERT"]
     assert [event["seq"] for event in Sessions(store).events("s1")] == [1, 2, 3, 4]
 
 

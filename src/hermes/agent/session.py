@@ -112,6 +112,8 @@ class Session:
         self._turns_known: int | None = None if history else 0
         #: The fencing token under which the transcript was last complete.
         self._epoch_known = 0
+        #: The turn that released the session with its end.
+        self.released = ""
         #: What sanitising the conversation has cost already, so that only new messages cost again.
         self.memo = Memo()
         #: How full the model's window is.
@@ -200,12 +202,18 @@ class Session:
             return self._run_turn(journal, listener, interrupt, context, is_structured=is_structured)
 
     def run_accepted(
-        self, submission: Submission, *, listener: Listener = ignore_events, interrupt: Interrupt | None = None
+        self,
+        submission: Submission,
+        *,
+        listener: Listener = ignore_events,
+        interrupt: Interrupt | None = None,
+        releases: bool = False,
     ) -> TurnResult:
         """Run a turn of this session that was accepted before, by this process or another (``journal.turns``).
 
         One that a process left unfinished is continued, one that has ended gives its recorded result. Turns that were
-        left before it are finished first.
+        left before it are finished first. With ``releases`` the end of the turn releases the session too; then
+        ``released`` is the id of the turn.
         """
         runtime, interrupt = self.runtime, interrupt or Interrupt()
         with self._exclusive(), self._with_next_models():
@@ -230,10 +238,13 @@ class Session:
             if journal.lease.epoch != self._epoch_known + 1:
                 self._turns_known = None  # another process may have continued the conversation
             options = submission.options
-            return self._run_turn(
+            journal.releases = releases and runtime.seal is None  # a seal is for what this process recorded last
+            result = self._run_turn(
                 *(journal, listener, interrupt, options.get("context", "")),
                 is_structured=options.get("is_structured", False),
             )
+            self.released = journal.id if journal.releases else ""
+            return result
 
     # -- turns that an earlier run left -------------------------------------------------------------------------
     #

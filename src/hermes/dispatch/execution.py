@@ -138,14 +138,15 @@ class Execution:
             raise
         except Exception as error:
             return DispatchedTurn("ended", self._fail(submission, error))
+        session.released = ""
         try:
             with self._entered(session, submission):
-                result = session.run_accepted(submission, listener=listener, interrupt=interrupt)
+                result = session.run_accepted(submission, listener=listener, interrupt=interrupt, releases=releases)
                 return DispatchedTurn("ended", result)
         except TurnSuspended:
             return DispatchedTurn("suspended")
         finally:
-            if releases:
+            if releases and session.released != submission.turn_id:
                 with contextlib.suppress(JournalError):  # it ends with this process at the latest
                     release_lease(self.host.store, self.host.runner, submission.session_id)
             self._keep(session)

@@ -23,6 +23,9 @@ POLL_SECONDS = 1.0
 #: Seconds until the second attempt; each further pause is twice as long, up to the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0
 _MAX_CLAIMED = 200
+#: How long results are gathered before they are stored in one transaction. A process that dies meanwhile leaves these
+#: messages as unknown.
+_GATHER_SECONDS = 0.02
 
 #: Number, state, error, the platform's id, and when it is tried again.
 _Settled = tuple[int, OutboxState, str, str, float]
@@ -142,6 +145,7 @@ class Deliveries:
     async def _store(self) -> None:
         """Store results, all there are at a time."""
         while self._settled:
+            await asyncio.sleep(_GATHER_SECONDS)
             results, self._settled = self._settled, []
             try:
                 is_waiting = await self._gateway.blocking(self._gateway.outbox.settle, results)

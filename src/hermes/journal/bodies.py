@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from hermes.errors import JournalError
-from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.connection import JournalConnection, answers_at_once
 
 #: Bodies above this many characters are kept in ``blobs``, where equal ones share a row.
 BLOB_THRESHOLD = 32_768
@@ -18,6 +18,8 @@ _RESERVED = (_REFERENCE, _SHARED, _REDACTED)
 #: A blob with the digests of fields, by name.
 _FIELDS = '{"$fields":{'
 _DIGEST_CHARS = 64
+_PUT_BLOB = "INSERT INTO blobs (sha256, data) VALUES (?, ?) ON CONFLICT DO NOTHING"
+_USE_BLOB = "INSERT INTO blob_uses (session_id, sha256) VALUES (?, ?) ON CONFLICT DO NOTHING"
 
 
 class MissingBlob(ValueError):
@@ -55,14 +57,28 @@ def pack(connection: JournalConnection, session_id: str, text: str) -> str:
 
 def put_blob(connection: JournalConnection, text: str, session_id: str = "") -> str:
     """Store a text once for all that use it, and that the session does, if one is given; returns its digest."""
+    digest = _digest(text)
+    if session_id:
+        _put_used(connection, session_id, [(digest, text)])
+    else:
+        connection.execute(_PUT_BLOB, (digest, text))
+    return digest
+
+
+def _digest(text: str) -> str:
     from hashlib import sha256  # loads OpenSSL, which only a turn needs
 
-    digest = sha256(text.encode()).hexdigest()
-    connection.execute("INSERT INTO blobs (sha256, data) VALUES (?, ?) ON CONFLICT DO NOTHING", (digest, text))
-    if session_id:
-        use = "INSERT INTO blob_uses (session_id, sha256) VALUES (?, ?) ON CONFLICT DO NOTHING"
-        connection.execute(use, (session_id, digest))
-    return digest
+    return sha256(text.encode()).hexdigest()
+
+
+def _put_used(connection: JournalConnection, session_id: str, blobs: list[tuple[str, str]]) -> None:
+    """Store a blob that a session uses, the last of these, and those that it names, each as digest and text."""
+    use = (session_id, blobs[-1][0])
+    if not answers_at_once(connection):
+        connection.executemany(_PUT_BLOB, blobs)
+        connection.execute(_USE_BLOB, use)
+    elif connection.execute(_USE_BLOB, use).rowcount:  # else the session has it, with those that it names
+        connection.executemany(_PUT_BLOB, blobs)
 
 
 def pack_shared(connection: JournalConnection, session_id: str, text: str, shared: Mapping[str, str]) -> str:
@@ -70,8 +86,11 @@ def pack_shared(connection: JournalConnection, session_id: str, text: str, share
 
     Each of the fields is a blob of its own, because they do not change together.
     """
-    fields = ",".join(f'"{name}":"{put_blob(connection, part)}"' for name, part in shared.items())
-    digest = put_blob(connection, f"{_FIELDS}{fields}}}}}", session_id)
+    blobs = [(_digest(part), part) for part in shared.values()]
+    fields = ",".join(f'"{name}":"{digest}"' for name, (digest, _) in zip(shared, blobs, strict=True))
+    frame = f"{_FIELDS}{fields}}}}}"
+    digest = _digest(frame)
+    _put_used(connection, session_id, [*blobs, (digest, frame)])
     return f'{_SHARED}{digest}"{"" if text == "{}" else ","}{text[1:]}'
 
 

@@ -40,11 +40,13 @@ def append_events(connection: JournalConnection, lease: Lease, turn_id: str, eve
     session_id, epoch = lease.session_id, lease.epoch
     seq, chain = lease.advance(connection, len(events))
     link = chain or first_link(session_id)
+    rows: list[tuple[object, ...]] = []
     for kind, key, effect, text, at, shared in events:
         seq += 1
         body = pack_shared(connection, session_id, text, shared) if shared else pack(connection, session_id, text)
         link = next_link(link, seq, turn_id, kind, key, effect, body_digest(body), at, epoch)
-        connection.execute(_INSERT, (session_id, seq, turn_id, kind, key, effect, body, at, epoch, link))
+        rows.append((session_id, seq, turn_id, kind, key, effect, body, at, epoch, link))
+    connection.executemany(_INSERT, rows)
 
 
 def first_link(session_id: str) -> bytes:

@@ -14,10 +14,11 @@ _ADVANCE = (
     "UPDATE sessions SET head_seq = head_seq + ? WHERE id = ? AND epoch = ? AND runner = ? RETURNING head_seq - ?, "
     "(SELECT e.chain FROM events e WHERE e.session_id = sessions.id AND e.seq = sessions.head_seq - ?)"
 )
-#: Only from the owner that was found.
+#: Only when it is free, or from the owner that was found.
 _TAKE = (
-    "UPDATE sessions SET runner = ?, epoch = epoch + 1, updated_at = ? WHERE id = ? AND coalesce(runner, '') = ? "
-    "RETURNING epoch, head_seq"
+    "UPDATE sessions SET runner = ?, epoch = epoch + 1, updated_at = ?, provider = CASE model WHEN '' THEN ? "
+    "ELSE provider END, model = CASE model WHEN '' THEN ? ELSE model END WHERE id = ? AND coalesce(runner, '') "
+    "IN ('', ?) RETURNING epoch, head_seq"
 )
 
 
@@ -74,16 +75,21 @@ def create_session(connection: JournalConnection, runner: Runner | None, session
     return Lease(session.id, runner.id if runner else "", 1)
 
 
-def take_lease(connection: JournalConnection, runner: Runner, session_id: str) -> Lease:
-    """Make this runner the owner with a new fencing token, which ends earlier leases. Refused while the owner lives."""
+def take_lease(
+    connection: JournalConnection, runner: Runner, session_id: str, endpoint: tuple[str, str] = ("", "")
+) -> Lease:
+    """Make this runner the owner with a new fencing token, which ends earlier leases. Refused while the owner lives.
+
+    ``endpoint`` is the provider and the model, for a session that has none on record.
+    """
+    owner = runner.id
     while True:
-        owner = refuse_if_busy(connection, runner, session_id)
-        rows: list[tuple[int, int]] = connection.execute(
-            _TAKE, (runner.id, now(connection), session_id, owner)
-        ).fetchall()
+        values = (runner.id, now(connection), *endpoint, session_id, owner)
+        rows: list[tuple[int, int]] = connection.execute(_TAKE, values).fetchall()
         if rows:
             return Lease(session_id, runner.id, *rows[0])
-        # Another process took it after the owner was asked for, which only happens where several write at a time.
+        # Where several write at a time, another process may take it again after the owner was asked for.
+        owner = refuse_if_busy(connection, runner, session_id)
 
 
 def release_lease(store: Store, runner: Runner, session_id: str) -> None:

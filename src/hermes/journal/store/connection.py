@@ -22,6 +22,12 @@ def now(connection: JournalConnection) -> float:
     return clock()
 
 
+def answers_at_once(connection: JournalConnection) -> bool:
+    """Whether the outcome of a statement costs nothing. Elsewhere it is a round trip away, and a statement that may
+    be needless is cheaper than asking."""
+    return getattr(connection, "answers_at_once", True)
+
+
 def placeholders(values: Sequence[Any]) -> str:
     """A placeholder for each of the values, for ``IN (…)``."""
     return ", ".join("?" * len(values))

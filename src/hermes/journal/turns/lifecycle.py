@@ -75,16 +75,24 @@ def _start(
     return _started(connection, TurnJournal(store, lease, turn_id, ordinal, task_id, "running"), message)
 
 
+#: The place of a turn that starts now, and whether one is open. Those that wait in a queue have no place yet.
+_NEXT_ORDINAL = "(SELECT coalesce(max(o.ordinal) + 1, 0) FROM turns o WHERE o.session_id = ? AND o.ordinal >= 0)"
+#: In the words of the index of a session's open turns.
+_UNFINISHED = (
+    "EXISTS (SELECT 1 FROM turns r WHERE r.session_id = ? AND r.state IN ('queued', 'running') AND r.state <> 'queued')"
+)
+
+
 def _next_ordinal(connection: JournalConnection, session_id: str) -> int:
-    """The place of a turn that starts now. Those that wait in a queue have none yet."""
-    ordinal, unfinished = connection.execute(
-        "SELECT count(*) FILTER (WHERE ordinal >= 0), count(*) FILTER (WHERE state = 'running') FROM turns "
-        "WHERE session_id = ?",
-        (session_id,),
-    ).fetchone()
+    query = f"SELECT {_NEXT_ORDINAL}, {_UNFINISHED}"
+    ordinal, unfinished = connection.execute(query, (session_id, session_id)).fetchone()
     if unfinished:
-        raise UnfinishedTurn(f"session {session_id} has an unfinished turn; resume it first")
+        raise _unfinished_turn(session_id)
     return ordinal
+
+
+def _unfinished_turn(session_id: str) -> UnfinishedTurn:
+    return UnfinishedTurn(f"session {session_id} has an unfinished turn; resume it first")
 
 
 def _started(connection: JournalConnection, turn: TurnJournal, message: Message) -> TurnJournal:
@@ -388,6 +396,17 @@ _SUBMISSION = (
 )
 
 
+#: Only with the very words of the index can SQLite use it: without them every turn there ever was is read.
+_QUEUED = "state = 'queued' AND state IN ('queued', 'running')"
+#: What a turn finds that is to be accepted: one with its key, its session, the last place in its queue, all that wait.
+_BEFORE = (
+    "SELECT (SELECT id FROM turns WHERE session_id = :session AND request_key = :key), "
+    "(SELECT principal FROM sessions WHERE id = :session), "
+    "(SELECT min(ordinal) FROM turns WHERE session_id = :session), 0"
+)
+_BEFORE_LIMITED = f"{_BEFORE[:-1]}(SELECT count(*) FROM turns WHERE {_QUEUED})"
+
+
 def accept_turn(
     connection: JournalConnection,
     session: SessionInfo,
@@ -402,24 +421,23 @@ def accept_turn(
     stored yet is made. Raises ``QueueFull``, or ``JournalError`` when the idempotency key was used for another message,
     or the session belongs to another principal than the turn.
     """
-    known = connection.execute(
-        "SELECT id FROM turns WHERE session_id = ? AND request_key = ?", (session.id, submission.request_key)
+    query = _BEFORE_LIMITED if any(limits) else _BEFORE
+    known, principal, lowest, waiting = connection.execute(
+        query, {"session": session.id, "key": submission.request_key}
     ).fetchone()
     if known is not None:
-        _refuse_another_message(connection, known[0], message)
-        found = find_submission(connection, known[0])
+        _refuse_another_message(connection, known, message)
+        found = find_submission(connection, known)
         if found is None:
-            raise JournalError(f"turn {known[0]} was not submitted: the process that accepted it runs it")
+            raise JournalError(f"turn {known} was not submitted: the process that accepted it runs it")
         return found, False
-    _refuse_when_full(connection, submission.principal, limits, own_waiting)
+    _refuse_when_full(connection, submission.principal, limits, waiting, own_waiting)
     at = now(connection)
-    stored = connection.execute("SELECT principal FROM sessions WHERE id = ?", (session.id,)).fetchone()
-    if stored is None:
+    if principal is None:
         create_session(connection, None, session, session.title or _title(message))
-    elif stored[0] != clean_text(session.principal):
+    elif principal != clean_text(session.principal):
         # A turn runs with the rights of its session: those of another principal are not to be had by its id.
         raise JournalError(f"session {session.id} belongs to another principal; begin a session of your own")
-    (lowest,) = connection.execute("SELECT min(ordinal) FROM turns WHERE session_id = ?", (session.id,)).fetchone()
     connection.execute(
         "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, source, state, loop_version, first_seq, "
         "started_at) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, 0, ?)",
@@ -439,18 +457,15 @@ def accept_turn(
     return msgspec.structs.replace(submission, submitted_at=at), True
 
 
-def _refuse_when_full(connection: JournalConnection, principal: str, limits: QueueLimits, own: int | None) -> None:
-    if not any(limits):
-        return
-    # Only with the very words of the index can SQLite use it: without them every turn there ever was is read.
-    queued = "state = 'queued' AND state IN ('queued', 'running')"
-    (waiting,) = connection.execute(f"SELECT count(*) FROM turns WHERE {queued}").fetchone()
+def _refuse_when_full(
+    connection: JournalConnection, principal: str, limits: QueueLimits, waiting: int, own: int | None
+) -> None:
     if limits.waiting and waiting >= limits.waiting:
         raise QueueFull(f"{waiting} turns wait already, which is the limit (worker.max_waiting); try again later")
     if own is None and limits.waiting_of_principal and waiting >= limits.waiting_of_principal:
         (own,) = connection.execute(
             "SELECT count(*) FROM submissions WHERE principal = ? AND turn_id IN "
-            f"(SELECT id FROM turns WHERE {queued})",
+            f"(SELECT id FROM turns WHERE {_QUEUED})",
             (principal,),
         ).fetchone()
     if own is not None and limits.waiting_of_principal and own >= limits.waiting_of_principal:
@@ -492,12 +507,13 @@ def claim_turn(
     store.check_after(runner.start())
 
     def write(connection: JournalConnection) -> TurnJournal:
-        row = connection.execute("SELECT session_id, state FROM turns WHERE id = ?", (turn_id,)).fetchone()
+        row = connection.execute(_SUBMITTED, (turn_id,)).fetchone()
         if row is None:
             raise JournalError(f"there is no turn {turn_id!r}")
-        session_id, state = row
+        session_id, state, message = row
         if state == "queued":
-            return _start_accepted(connection, store, runner, session_id, turn_id, endpoint)
+            lease = take_lease(connection, runner, session_id, endpoint)
+            return _start_accepted(connection, store, lease, turn_id, unpack(connection, message))
         if state == "running":
             return resume_turn(connection, store, runner, session_id, turn_id, environment)
         return _load(connection, store, Lease(session_id, runner.id, -1), turn_id)
@@ -509,28 +525,26 @@ def claim_turn(
     return turn
 
 
+_SUBMITTED = (
+    "SELECT t.session_id, t.state, coalesce(u.message, '') FROM turns t LEFT JOIN submissions u ON u.turn_id = t.id "
+    "WHERE t.id = ?"
+)
+_START_ACCEPTED = (
+    f"UPDATE turns SET state = 'running', ordinal = {_NEXT_ORDINAL}, first_seq = ?, started_at = ? "
+    f"WHERE id = ? AND state = 'queued' AND NOT {_UNFINISHED} RETURNING ordinal, task_id"
+)
+
+
 def _start_accepted(
-    connection: JournalConnection,
-    store: Store,
-    runner: Runner,
-    session_id: str,
-    turn_id: str,
-    endpoint: tuple[str, str],
+    connection: JournalConnection, store: Store, lease: Lease, turn_id: str, message: Message
 ) -> TurnJournal:
-    lease = take_lease(connection, runner, session_id)
-    ordinal = _next_ordinal(connection, session_id)
-    (stored,) = connection.execute("SELECT message FROM submissions WHERE turn_id = ?", (turn_id,)).fetchone()
-    message = unpack(connection, stored)
-    rows = connection.execute(
-        "UPDATE turns SET state = 'running', ordinal = ?, first_seq = ?, started_at = ? "
-        "WHERE id = ? AND state = 'queued' RETURNING task_id",
-        (ordinal, lease.head_seq + 1, now(connection), turn_id),
-    ).fetchall()
+    session_id = lease.session_id
+    values = (session_id, lease.head_seq + 1, now(connection), turn_id, session_id)
+    rows = connection.execute(_START_ACCEPTED, values).fetchall()
+    if not rows:
+        raise _unfinished_turn(session_id)
     connection.execute("UPDATE submissions SET message = '' WHERE turn_id = ?", (turn_id,))
-    connection.execute(
-        "UPDATE sessions SET provider = ?, model = ? WHERE id = ? AND model = ''", (*endpoint, session_id)
-    )
-    turn = TurnJournal(store, lease, turn_id, ordinal, rows[0][0], "running")
+    turn = TurnJournal(store, lease, turn_id, *rows[0], "running")
     return _started(connection, turn, message)
 
 

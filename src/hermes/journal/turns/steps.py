@@ -30,6 +30,8 @@ _END_TURN = (
     "UPDATE turns SET state = ?, ended_at = CASE WHEN started_at > ? THEN started_at ELSE ? END, answer = ?, error = ? "
     "WHERE id = ?"
 )
+_TOUCH_SESSION = "UPDATE sessions SET updated_at = ? WHERE id = ?"
+_RELEASE_SESSION = "UPDATE sessions SET updated_at = ?, runner = NULL WHERE id = ?"
 _REMOVE_MESSAGE = "DELETE FROM messages WHERE session_id = ? AND turn = ? AND step = ? AND position = ?"
 _PUT_MESSAGE = "INSERT INTO messages (session_id, turn, step, position, role, body) VALUES (?, ?, ?, ?, ?, ?)"
 
@@ -136,6 +138,8 @@ class TurnJournal:
         self.is_exhausted = False
         self.attempts_made = 0
         self.lease = lease
+        #: The end of the turn releases its session: nothing of it is recorded afterwards.
+        self.releases = False
         #: Masks secrets in everything that is recorded; what is sent to the model is derived from the record.
         self.redactor: Redactor | None = None
         self._store = store
@@ -193,7 +197,7 @@ class TurnJournal:
         def write(connection: JournalConnection) -> None:
             at = now(connection)
             connection.execute(_END_TURN, (state, at, at, *values))
-            connection.execute("UPDATE sessions SET updated_at = ? WHERE id = ?", (at, self.session_id))
+            connection.execute(_RELEASE_SESSION if self.releases else _TOUCH_SESSION, (at, self.session_id))
 
         failure = {"error_type": error_type} if error_type else {}
         self.event("turn_ended", "", {"state": state, "error": error, **failure})

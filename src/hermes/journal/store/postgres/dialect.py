@@ -241,6 +241,9 @@ class PostgresConnection:
 
     __slots__ = ("_statements", "_wire", "offset", "raw")
 
+    #: The outcome of a statement is a round trip away.
+    answers_at_once = False
+
     def __init__(self, raw: psycopg.Connection[Any]) -> None:
         self.raw = raw
         self._wire = raw.pgconn

@@ -312,9 +312,14 @@ class _Write(Generic[T]):
 def _run_in_transaction(connection: sqlite3.Connection, batch: list[_Write[Any]], path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if len(batch) == 1:
-            batch[0].run(connection)
-        else:
+        try:
+            for write in batch:
+                write.run(connection)
+        except Exception as error:
+            if len(batch) == 1 or is_fatal(error):
+                raise
+            connection.execute("ROLLBACK")
+            connection.execute("BEGIN IMMEDIATE")
             for write in batch:
                 _run_isolated(connection, write, path)
         connection.execute("COMMIT")
@@ -327,7 +332,7 @@ def _run_in_transaction(connection: sqlite3.Connection, batch: list[_Write[Any]]
 
 
 def _run_isolated(connection: sqlite3.Connection, write: _Write[Any], path: Path) -> None:
-    """One caller's failure must not undo the writes of the others in the same transaction."""
+    """Run one that may be the one that fails: it must not undo the writes of the others in the same transaction."""
     connection.execute("SAVEPOINT one_write")
     try:
         write.run(connection)
