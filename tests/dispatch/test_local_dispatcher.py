@@ -111,6 +111,15 @@ def test_a_turn_is_on_disk_before_submit_returns(rig: Rig) -> None:
     assert rig.query("SELECT state, ordinal FROM turns") == [("completed", 0)]
 
 
+def test_the_end_of_a_turn_releases_its_session(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone: list[str] = []
+    monkeypatch.setattr("hermes.dispatch.execution.release_lease", lambda *values: alone.append(values[2]))
+    dispatcher = rig.dispatcher()
+    assert ended(dispatcher, dispatcher.submit(rig.request("hello")).turn_id) == "Answer to hello"
+    assert rig.query("SELECT runner FROM sessions") == [(None,)]
+    assert alone == []
+
+
 def test_the_next_process_runs_what_the_last_one_accepted(rig: Rig) -> None:
     first = rig.dispatcher(starts=False)
     tickets = [first.submit(rig.request(name)) for name in ("one", "two")]

@@ -114,6 +114,32 @@ def test_equal_large_values_are_stored_once(store: Store, runner: Runner, journa
     assert Sessions(store).messages("s2")[4] == user([image])
 
 
+def test_shared_fields_stay_as_long_as_a_session_uses_them(store: Store, runner: Runner) -> None:
+    sessions, fields = Sessions(store), {"system": "Be brief.", "tools": ["terminal"]}
+
+    def record(session_id: str) -> None:
+        turn = start_turn(store, runner, session_id)
+        for number in range(2):  # the second time the session has them
+            turn.event("setup", "", {"number": number}, fields)
+            turn.commit()
+        finish_turn(turn)
+
+    def recorded(session_id: str) -> list[Any]:
+        return [event["body"] for event in sessions.events(session_id) if event["kind"] == "setup"]
+
+    expected = [{"number": 0, **fields}, {"number": 1, **fields}]
+    for name in ("one", "two"):
+        record(name)
+        assert recorded(name) == expected
+    assert rows(store, "SELECT count(*) FROM blobs") == [(3,)]
+    sessions.delete("one", runner)
+    assert recorded("two") == expected
+    sessions.delete("two", runner)
+    assert rows(store, "SELECT count(*) FROM blobs") == [(0,)]
+    record("three")
+    assert recorded("three") == expected
+
+
 def test_structs_with_odd_text_are_repaired_too() -> None:
     import msgspec
 

@@ -544,7 +544,8 @@ def _start_accepted(
     if not rows:
         raise _unfinished_turn(session_id)
     connection.execute("UPDATE submissions SET message = '' WHERE turn_id = ?", (turn_id,))
-    turn = TurnJournal(store, lease, turn_id, *rows[0], "running")
+    ordinal, task_id = rows[0]
+    turn = TurnJournal(store, lease, turn_id, ordinal, task_id, "running")
     return _started(connection, turn, message)
 
 
