@@ -40,6 +40,7 @@ from hermes.journal.turns.lifecycle import close_children
 from hermes.journal.turns.steps import Message, TurnJournal, TurnState
 from hermes.models.costs.usage import Usage
 from hermes.models.reply import Reply
+from hermes.models.wires.request_body import BodyEncoder
 from hermes.scope import Interrupt, Scope, current_scope
 
 if TYPE_CHECKING:
@@ -98,8 +99,8 @@ class Turn:
         self._is_structured = is_structured
         self._usage = Usage(request_count=0)
         self._tool_calls: list[ToolEnded] = []
-        self._steps = 0
-        self._nudges = 0
+        self._steps = self._nudges = 0
+        self._bodies = BodyEncoder()
         self._model = ""
         self._provider = ""
         #: Where the next message of the model belongs.
@@ -443,6 +444,7 @@ class Turn:
             user_message=self._user_message,
             listener=self._listener,
             memo=self._session.memo,
+            bodies=None if self._may_wait_before_a_request else self._bodies,
             show_text=self._hooks.transform_llm_output is None,
             may_withdraw_text=self._session.can_withdraw_text,
             # Once there is something to report, one call is kept for it.

@@ -28,10 +28,12 @@ class SessionTranscript:
         #: From here on the messages of the turn are not covered by ``earlier``.
         self._since: MessagePlace = (0, 0)
         self._sorted_places: list[MessagePlace] = []
+        #: Whether the journal has them in that order, too, as it mostly does.
+        self._is_in_order = True
 
     def begin(self, turn: TurnJournal) -> None:
         """A turn runs; its messages count from now on."""
-        self._turn, self._since, self._sorted_places = turn, (0, 0), []
+        self._turn, self._since, self._sorted_places, self._is_in_order = turn, (0, 0), [], True
 
     def end(self) -> None:
         """The turn is over: its messages are those of finished turns now."""
@@ -47,22 +49,27 @@ class SessionTranscript:
         if self._turn is None:
             return list(self.earlier)
         turn = self._turn.messages
-        return [*self.earlier, *map(turn.__getitem__, self._places(turn, before))]
+        start, end = self._span(turn, before)
+        if self._is_in_order:
+            return [*self.earlier, *list(turn.values())[start:end]]
+        return [*self.earlier, *map(turn.__getitem__, self._sorted_places[start:end])]
 
     def count(self, *, before: MessagePlace) -> int:
         """How many messages those are."""
-        return len(self.earlier) + (0 if self._turn is None else len(self._places(self._turn.messages, before)))
+        start, end = (0, 0) if self._turn is None else self._span(self._turn.messages, before)
+        return len(self.earlier) + max(end - start, 0)
 
-    def _places(self, turn: dict[MessagePlace, Message], before: MessagePlace | None) -> list[MessagePlace]:
+    def _span(self, turn: dict[MessagePlace, Message], before: MessagePlace | None) -> tuple[int, int]:
+        """Which of the messages of the turn are meant, in their order: from the first to before the second position."""
         places = self._sorted_places
         if len(places) != len(turn):
             # Keys are only added. Copies, because other threads may add messages meanwhile.
-            added, places = list(turn)[len(places) :], places.copy()
-            for place in added:
+            keys, places = list(turn), places.copy()
+            for place in keys[len(places) :]:
                 insort(places, place)
-            self._sorted_places = places
+            self._sorted_places, self._is_in_order = places, places == keys
         end = len(places) if before is None else bisect_left(places, before)
-        return places[bisect_left(places, self._since) : end]
+        return bisect_left(places, self._since), end
 
     def user_message_index(self, task: Message) -> int:
         """The position of the user's message of the running turn, or of what a compaction left instead of it."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hermes.agent.llm.budgets import CallBudget, Reservation
     from hermes.contract.response import Record
     from hermes.models.endpoint import Endpoint
+    from hermes.models.wires.request_body import BodyEncoder
     from hermes.models.wires.wire import HttpRequest, ModelRequest, Transport, Wire
     from hermes.sanitize import Redactor
     from hermes.scope import Interrupt
@@ -41,8 +42,9 @@ class DigestingWire:
     It is taken when it is first asked for, so that sending does not wait for it.
     """
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, bodies: BodyEncoder | None = None) -> None:
         self._wire = wire
+        self._bodies = bodies
         self.kwargs, self.parser, self.error_from = wire.kwargs, wire.parser, wire.error_from
         self._body: bytes | None = None
         self._sha256 = ""
@@ -56,9 +58,11 @@ class DigestingWire:
             self._sha256, self._body = sha256(self._body).hexdigest(), None
         return self._sha256
 
-    def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
+    def http_request(
+        self, endpoint: Endpoint, kwargs: Mapping[str, Any], bodies: BodyEncoder | None = None
+    ) -> HttpRequest:
         """The bytes to send for ``kwargs``."""
-        request = self._wire.http_request(endpoint, kwargs)
+        request = self._wire.http_request(endpoint, kwargs, bodies or self._bodies)
         self._body = request.body
         return request
 

@@ -35,6 +35,7 @@ from hermes.models.failures import describe
 from hermes.models.reply import Reply, normalise, to_response
 from hermes.models.retry import Failure, Send, Sleep, attempts, retry
 from hermes.models.vision import able_to_read
+from hermes.models.wires.request_body import BodyEncoder
 from hermes.models.wires.wire import Delta, ModelRequest
 from hermes.sanitize import Memo, sanitise
 from hermes.scope import Scope
@@ -81,6 +82,8 @@ class ModelCall(msgspec.Struct):
     listener: Listener
     #: The parts of the conversation that are sanitised already, so that only new ones cost time.
     memo: Memo
+    #: Encodes the requests of the turn, as long as no plugin is given them.
+    bodies: BodyEncoder | None = None
     #: False withholds the text while it streams, because a hook may still replace it.
     show_text: bool = True
     #: Whether the surface can show that text was withdrawn, so that an attempt may be repeated after it.
@@ -180,7 +183,7 @@ class ConversationAttempt(Attempt):
         self.text_was_shown = False
         self.trace: list[dict[str, str]] = []
         self.decisions: list[PluginDecision] = []
-        self._sent = DigestingWire(self.wire)
+        self._sent = DigestingWire(self.wire, call.bodies)
         #: The request before middleware; the same object when there is none.
         self.original = self.request
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 from urllib.parse import urlencode
 
 import msgspec
@@ -14,6 +14,7 @@ from hermes.errors import ProviderError
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import message
 from hermes.models.reply import Reply
+from hermes.models.wires.request_body import CONVERSATIONS, BodyEncoder, encode
 from hermes.scope import Interrupt
 from hermes.version import __version__
 
@@ -90,8 +91,13 @@ class Wire(Protocol):
         """
         ...
 
-    def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
-        """The bytes to send for ``kwargs``: ``extra_body`` and ``extra_headers`` merged, ``timeout`` left out."""
+    def http_request(
+        self, endpoint: Endpoint, kwargs: Mapping[str, Any], bodies: BodyEncoder | None = None
+    ) -> HttpRequest:
+        """The bytes to send for ``kwargs``: ``extra_body`` and ``extra_headers`` merged, ``timeout`` left out.
+
+        ``bodies`` encodes the bodies of a conversation, where there is one.
+        """
         ...
 
     def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> Parser:
@@ -127,11 +133,17 @@ class Transport(Protocol):
 _NOT_IN_BODY = frozenset({"extra_body", "extra_headers", "extra_query", "timeout", "http_client"})
 
 
-def post(endpoint: Endpoint, url: str, kwargs: Mapping[str, Any], own_headers: Mapping[str, str]) -> HttpRequest:
+def post(
+    endpoint: Endpoint,
+    url: str,
+    kwargs: Mapping[str, Any],
+    own_headers: Mapping[str, str],
+    bodies: BodyEncoder | None = None,
+) -> HttpRequest:
     """The request for ``kwargs`` as an SDK sends it: the extras merged in, what steers the SDK left out."""
     body = {name: value for name, value in kwargs.items() if name not in _NOT_IN_BODY}
     body.update(kwargs.get("extra_body") or {})
-    for conversation in ("messages", "input"):
+    for conversation in CONVERSATIONS:
         # At the end, so that each request of a conversation begins with the bytes of the one before.
         if conversation in body:
             body[conversation] = body.pop(conversation)
@@ -139,7 +151,7 @@ def post(endpoint: Endpoint, url: str, kwargs: Mapping[str, Any], own_headers: M
     if query:
         url += ("&" if "?" in url else "?") + urlencode(query, doseq=True)
     headers = _headers(own_headers, endpoint.extra_headers, kwargs.get("extra_headers") or {})
-    return HttpRequest("POST", url, headers, _encode(endpoint, body))
+    return HttpRequest("POST", url, headers, _encode(endpoint, body, bodies))
 
 
 def bearer(endpoint: Endpoint) -> dict[str, str]:
@@ -160,23 +172,9 @@ def _headers(*sources: Mapping[str, str | None]) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in headers.items() if value is not None]
 
 
-def _encode(endpoint: Endpoint, body: dict[str, Any]) -> bytes:
+def _encode(endpoint: Endpoint, body: dict[str, Any], bodies: BodyEncoder | None) -> bytes:
     try:
-        return msgspec.json.encode(body)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_without_lone_surrogates(body))
+        return encode(body) if bodies is None else bodies.encode(body)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         detail = f"it cannot be written as JSON ({error})"
         raise ProviderError(message(endpoint, "bad_request", detail, None), reason="bad_request") from None
-
-
-def _without_lone_surrogates(value: Any) -> Any:
-    """Text from undecodable file names or pipes cannot be sent as UTF-8; the stray parts become ``?``."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        fields = cast("dict[Any, Any]", value)
-        return {_without_lone_surrogates(name): _without_lone_surrogates(item) for name, item in fields.items()}
-    if isinstance(value, list | tuple):
-        return [_without_lone_surrogates(item) for item in cast("list[Any]", value)]
-    return value

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import repeat
+from operator import contains
 from typing import Any, cast
 
 from hermes.models.endpoint import Endpoint
@@ -59,7 +61,7 @@ def give_back(endpoint: Endpoint, messages: list[dict[str, Any]]) -> list[dict[s
     quirks = endpoint.quirks
     if quirks.echo_reasoning:
         return [_with_reasoning(endpoint, message) for message in messages]
-    if not any(STATE_FIELD in message for message in messages):
+    if not any(map(contains, messages, repeat(STATE_FIELD))):
         return messages
     return [_restored(endpoint, message) if STATE_FIELD in message else message for message in messages]
 

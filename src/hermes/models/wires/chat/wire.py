@@ -13,6 +13,7 @@ from hermes.models.reply import text_of
 from hermes.models.wires.body_parser import BodyParser
 from hermes.models.wires.chat.extras import give_back
 from hermes.models.wires.chat.stream import ChatAssembly
+from hermes.models.wires.request_body import BodyEncoder
 from hermes.models.wires.wire import HttpRequest, ModelRequest, bearer, post
 
 
@@ -110,9 +111,11 @@ class ChatCompletions:
             kwargs["extra_body"] = extra
         return kwargs
 
-    def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
+    def http_request(
+        self, endpoint: Endpoint, kwargs: Mapping[str, Any], bodies: BodyEncoder | None = None
+    ) -> HttpRequest:
         """The request as it goes out."""
-        return post(endpoint, endpoint.url("/chat/completions"), kwargs, bearer(endpoint))
+        return post(endpoint, endpoint.url("/chat/completions"), kwargs, bearer(endpoint), bodies)
 
     def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> ChatParser:
         """A parser for one answer, which may come as a stream or as one document whatever was asked for."""

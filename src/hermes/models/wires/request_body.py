@@ -1,0 +1,79 @@
+"""The JSON of request bodies. A conversation sends most of its messages again, and they are encoded only once."""
+
+from __future__ import annotations
+
+from itertools import accumulate, compress, count
+from operator import ne
+from typing import Any, cast
+
+import msgspec
+
+#: The fields that hold the conversation.
+CONVERSATIONS = ("messages", "input")
+
+
+class BodyEncoder:
+    """Encodes the request bodies of one turn: what a body begins with like the one before it is copied from there.
+
+    Messages are compared with those of the last body. One that was changed in place looks the same, so requests that
+    plugins were given need an encoder each.
+    """
+
+    __slots__ = ("_body", "_ends", "_items", "_start")
+
+    def __init__(self) -> None:
+        #: The last body, its messages, where their text starts in it, and where each of them ends.
+        self._body = b""
+        self._items: list[Any] = []
+        self._start = 0
+        self._ends: list[int] = []
+
+    def encode(self, body: dict[str, Any]) -> bytes:
+        """The body as JSON. Raises what ``msgspec`` raises for data that cannot be written."""
+        name = next(reversed(body), "")
+        items: Any = body.get(name)
+        if name not in CONVERSATIONS or not isinstance(items, list) or not items:
+            return encode(body)
+        try:
+            return self._encode(msgspec.json.encode({**body, name: []}), cast("list[Any]", items))
+        except UnicodeEncodeError:
+            return encode(body)
+
+    def _encode(self, frame: bytes, items: list[Any]) -> bytes:
+        """The body from its frame, which has an empty list at the end, and the messages in that list."""
+        known = self._known(items)
+        new = [msgspec.json.encode(item) for item in items[known:]]
+        old_end = self._ends[known - 1] if known else 0
+        old = [memoryview(self._body)[self._start : self._start + old_end]] if known else []
+        self._body = b"".join((frame[:-2], b",".join((*old, *new)), frame[-2:]))
+        self._items, self._start = items, len(frame) - 2
+        ends = accumulate((len(text) + 1 for text in new), initial=old_end if known else -1)
+        self._ends[known:] = list(ends)[1:]
+        return self._body
+
+    def _known(self, items: list[Any]) -> int:
+        """How many messages are those that the last body begins with."""
+        before = self._items
+        if items[: len(before)] == before:
+            return len(before)
+        return next(compress(count(), map(ne, before, items)), min(len(before), len(items)))
+
+
+def encode(body: dict[str, Any]) -> bytes:
+    """A body as JSON. Raises what ``msgspec`` raises for data that cannot be written."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_without_lone_surrogates(body))
+
+
+def _without_lone_surrogates(value: Any) -> Any:
+    """Text from undecodable file names or pipes cannot be sent as UTF-8; the stray parts become ``?``."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        fields = cast("dict[Any, Any]", value)
+        return {_without_lone_surrogates(name): _without_lone_surrogates(item) for name, item in fields.items()}
+    if isinstance(value, list | tuple):
+        return [_without_lone_surrogates(item) for item in cast("list[Any]", value)]
+    return value
