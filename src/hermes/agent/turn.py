@@ -399,9 +399,10 @@ class Turn:
 
     @property
     def _may_wait_before_a_request(self) -> bool:
-        """Whether plugins see a request before it is sent."""
+        """Whether plugins see a request before it is sent, or a budget may ask about it."""
         hooks = self._hooks
-        return hooks.pre_api_request is not None or hooks.llm_request is not None or hooks.llm_execution is not None
+        has_plugins = hooks.pre_api_request is not None or hooks.llm_request is not None
+        return has_plugins or hooks.llm_execution is not None or self._models.budgets is not None
 
     def _recorded_answer(self, key: str, tools: list[ToolDefinition]) -> Answered | None:
         """The recorded reply, unless it is empty: replaying that would end the turn the same way for ever."""

@@ -19,6 +19,7 @@ def builtin_tools(limits: ToolLimits | None = None, *, can_leave_sandbox: bool =
             *("terminal", "terminal", _TERMINAL, arguments, _terminal),
             changes_tree=True,
             commits_before_waiting=True,
+            claims_itself=True,
             untrusted=fetches,
             emoji="💻",
         ),

@@ -97,7 +97,7 @@ class RequestBuilder:
         key = f"window:{step}"
         if key in self._journal.steps:
             return
-        told = self._window.ask(tokens, self._scope.interrupt)
+        told = self._window.ask(tokens, self._scope.interrupt, self._journal.commit_soon)
         if told is not None:
             self._window.learn(told)
             self._journal.step(key, "done", "pure", {"tokens": told})

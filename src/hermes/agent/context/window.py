@@ -229,12 +229,17 @@ class ContextWindow:
                 return answer
         return self._compressor.should_compress(tokens)
 
-    def ask(self, tokens: int, interrupt: Interrupt) -> int | None:
-        """Ask the server for the window, once the request is long enough for it to matter. None: it tells nothing."""
+    def ask(self, tokens: int, interrupt: Interrupt, on_wait: Callable[[], None] | None = None) -> int | None:
+        """Ask the server for the window, once the request is long enough for it to matter. None: it tells nothing.
+
+        ``on_wait`` is called before the server is asked.
+        """
         endpoint = self._endpoint
         if endpoint is None or tokens < ASK_FROM_TOKENS or self._has_asked_for == endpoint or not self.is_automatic:
             return None
         self._has_asked_for = endpoint
+        if on_wait is not None:
+            on_wait()
         return self._contexts.ask_server(endpoint, interrupt)
 
     def learn(self, told: int) -> None:

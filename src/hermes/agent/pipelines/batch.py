@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hermes.agent.approvals.loop_guard import LoopGuard
-from hermes.agent.events import Listener
+from hermes.agent.events import Listener, ignore_events
 from hermes.agent.workers import wait_for
 from hermes.contract.events import CheckpointMissing, ToolEnded, ToolStarted
 from hermes.errors import Interrupted, TurnSuspended
@@ -44,6 +44,8 @@ class _Slot(msgspec.Struct):
     outcome: ToolOutcome | None = None
     message: Message | None = None
     finished: ToolEnded | None = None
+    #: Why the claim could not be put on disk: the call did not run.
+    claim_error: BaseException | None = None
 
     @property
     def unsafe(self) -> bool:
@@ -134,7 +136,7 @@ class ToolBatch:
                 ready.append(slot)
             else:
                 self._close(slot, outcome)
-        self._claim([slot for slot in ready if slot.unsafe])
+        self._claim([slot for slot in ready if slot.unsafe], is_alone=len(ready) == 1)
         if not all(_is_quick(slot) or _commits_before_waiting(slot) for slot in ready):
             self._journal.commit_soon()
         for slot in ready:
@@ -155,16 +157,25 @@ class ToolBatch:
         except Interrupted as stop:
             return slot.call.cancelled(stop.reason)
 
-    def _claim(self, slots: list[_Slot]) -> None:
+    def _claim(self, slots: list[_Slot], *, is_alone: bool) -> None:
         """Write-ahead claim: record that these calls are about to run, so that a crash never runs them twice.
 
-        The reply that asked for them is in the same transaction. This is the one sync that a step waits for. The log
-        can wait until the calls do.
+        The reply that asked for them is in the same transaction. This is the one sync that a step waits for. A tool
+        that claims itself waits for it once it has started what it needs. The log can wait until the calls do.
         """
         for slot in slots:
             self._journal.step(slot.key, "claimed", "unsafe", slot.call.claim())
-        if slots:
+        if is_alone and slots and slots[0].call.claims_itself:
+            slots[0].call.context.commit_claim = lambda: self._commit_claim(slots[0])
+        elif slots:
             self._journal.commit(log=False)
+
+    def _commit_claim(self, slot: _Slot) -> None:
+        try:
+            self._journal.commit(log=False)
+        except BaseException as error:
+            slot.claim_error = error
+            raise
 
     def _run_alone(self, slot: _Slot) -> None:
         # A plugin's tool may ignore the interrupt; on a worker thread it can be abandoned.
@@ -196,6 +207,8 @@ class ToolBatch:
     def _execute(self, slot: _Slot) -> None:
         try:
             outcome = slot.call.execute()
+            if slot.claim_error is not None:
+                raise slot.claim_error
         except TurnSuspended:
             # A call that can run again asks again once the answer is there; no record says that it ran.
             if not slot.unsafe:
@@ -203,6 +216,8 @@ class ToolBatch:
             message = "This needs a question to the user, which cannot be asked in the middle of this call."
             outcome = slot.call.failed(message, "approval_denied")
         except BaseException as error:
+            if slot.claim_error is not None:
+                raise  # it did not run
             self._close(slot, slot.call.cancelled(culprit_of(error) or type(error).__name__))
             raise
         self._close(slot, outcome)
@@ -217,9 +232,23 @@ class ToolBatch:
                 return
             self._journal.step(slot.key, "done", effect, slot.call.record(outcome))
             slot.outcome = outcome
-        if slot.unsafe:
+        if slot.unsafe and not self._may_write_later(slot):
             self._journal.commit_soon(sync=False)  # the next request or claim follows, which brings it to the disk
         self._finish(slot, outcome)
+
+    def _may_write_later(self, slot: _Slot) -> bool:
+        """Whether a result can be written while the next answer is awaited.
+
+        It can when nothing comes before that request that takes time or learns of the result.
+        """
+        hooks = self._runtime.hooks
+        return (
+            self._listener is ignore_events
+            and hooks.post_tool_call is None
+            and hooks.transform_tool_result is None
+            and not slot.call.context.undone
+            and all(other.outcome is not None for other in self._slots)
+        )
 
     def _finish(self, slot: _Slot, outcome: ToolOutcome) -> None:
         outcome = slot.call.settle(outcome)

@@ -339,6 +339,18 @@ class ToolCall(msgspec.Struct):
         """Whether the call needs a write-ahead claim, because it must never run twice."""
         return self.tool is None or self.tool.effect == "unsafe"
 
+    @property
+    def claims_itself(self) -> bool:
+        """Whether the tool puts the claim on disk, right before its effect: then nothing else may take place before."""
+        tool, runtime = self.tool, self.runtime
+        return (
+            tool is not None
+            and tool.claims_itself
+            and not self._approval_id
+            and runtime.hooks.tool_execution is None
+            and (runtime.checkpoints is None or not self.context.may_change_tree)
+        )
+
     def claim(self) -> dict[str, Any]:
         """The write-ahead claim of the call, recorded before it starts."""
         args = self.runtime.redactor.mask_data(self.args)
