@@ -18,7 +18,7 @@ from hermes.config.sections import BudgetLimitsConfig, BudgetsConfig, Checkpoint
 from hermes.errors import JournalError, LeaseLost
 from hermes.host import Host
 from hermes.http.pool import Connection
-from hermes.journal.sqlite import durability
+from hermes.journal.store.sqlite import durability
 from hermes.scope import Interrupt, Scope
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, failure, text, tool_call
 from hermes.tools.terminal import terminal

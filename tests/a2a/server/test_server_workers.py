@@ -219,6 +219,9 @@ def test_two_servers_on_one_database_leave_each_others_turns_alone(cluster: Serv
 
 def test_messages_are_refused_while_the_database_is_away(own_postgres: PostgresServer, tmp_path: Path) -> None:
     with served_cluster(own_postgres.url(), tmp_path) as cluster:
+        # A process that runs turns waits for the database for as long as this says, much longer than the client does.
+        journal = {"url": own_postgres.url(), "wait_seconds": 60 * HANG}
+        cluster.configure(cluster.rig.home, journal=journal)
         cluster.rig.start_workers(1)
         with cluster.serving() as server:
 
@@ -231,8 +234,6 @@ def test_messages_are_refused_while_the_database_is_away(own_postgres: PostgresS
             own_postgres.stop(signal.SIGINT)
             refused = ask()
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
-            # A process that runs turns waits for as long as the setting says; this one does not.
-            assert refused.elapsed.total_seconds() < cluster.rig.config.journal.wait_seconds / 2
             assert len(server.tasks()) == 1, "a message that was refused is no task"
             own_postgres.start()
             wait_until(lambda: ask().status_code == 200, "an answer after the database is back")
