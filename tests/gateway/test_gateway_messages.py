@@ -230,6 +230,17 @@ def test_limits_of_length_rate_and_waiting_messages(rig: GatewayRig, gate: Gate)
     gate.open.set()
 
 
+def test_a_flood_of_messages_makes_no_flood_of_notices(rig: GatewayRig) -> None:
+    rig.start(max_messages_per_minute=2, max_message_chars=10)
+    client = rig.client()
+    for number in range(200):
+        client.say("x" * 11, "bob", id=f"b{number}")
+    client.accepted("b199")
+    assert client.ask("hello") == "Answer to hello"  # what was refused before has been answered by now
+    assert 1 <= len(client.texts("bob")) <= 3
+    assert "at most 10 characters" in client.texts("bob")[0]
+
+
 def test_an_interrupted_turn_before_it_was_submitted(rig: GatewayRig) -> None:
     """Stopping finds the chat between acceptance and submission, too: nothing hangs."""
     rig.start(when_busy="interrupt")

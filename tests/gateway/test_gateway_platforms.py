@@ -157,9 +157,18 @@ def test_what_may_have_arrived_is_not_sent_again(rig: GatewayRig) -> None:
 def test_a_refusal_is_final_and_so_is_the_last_attempt(rig: GatewayRig) -> None:
     busy = SendResult(False, error="busy", retryable=True, retry_after=0.001)
     other = Other(sends=[SendResult(False, error="forbidden"), busy])
-    outbox = outgoing(start(rig, other, max_attempts=3), "one", "two")
+    outbox = outgoing(start(rig, other, max_attempts=3, delivery_timeout=0.001), "one", "two")
     assert settled(outbox, "one") == ("failed", 1)
     assert settled(outbox, "two") == ("failed", 3)
+
+
+def test_a_platform_that_is_away_for_minutes_gets_its_messages_later(rig: GatewayRig) -> None:
+    busy = SendResult(False, error="502", retryable=True, retry_after=0.001)
+    other = Other(sends=[*[busy] * 8, SendResult(True)])
+    outbox = outgoing(start(rig, other, max_attempts=3), "one", "two")
+    assert settled(outbox, "two")[0] == "sent"
+    assert settled(outbox, "one") == ("sent", 9)
+    assert other.made[0].sent == [*["one"] * 9, "two"]
 
 
 def test_the_same_key_is_sent_once(rig: GatewayRig) -> None:

@@ -54,4 +54,5 @@ class GatewayConfig(Struct, kw_only=True):
     max_attachment_bytes: Natural = 20_000_000  #: Largest file of a message that is stored; 0 stores none.
     max_attachments_bytes: Natural = 500_000_000  #: Disk space for the files of one principal's messages.
     user_commands: list[str] = []  #: Slash commands that others than the owner may use too.
-    max_attempts: Positive = 5  #: Attempts to answer a message or to send an answer, before it is given up.
+    max_attempts: Positive = 5  #: Attempts to answer a message, and at least to send an answer, before it is given up.
+    delivery_timeout: Seconds = 3_600  #: Seconds in which an answer that a platform did not take is tried again.

@@ -120,7 +120,9 @@ class Deliveries:
             return row.number, "sent", "", str(getattr(result, "message_id", None) or ""), 0.0
         error = self._gateway.host.redactor.redact(str(getattr(result, "error", "") or "the platform refused it"))
         attempts = row.attempts + 1
-        if getattr(result, "retryable", False) and attempts < self._gateway.config.max_attempts:
+        config = self._gateway.config
+        is_early = attempts < config.max_attempts or time.time() - row.created_at < config.delivery_timeout
+        if getattr(result, "retryable", False) and is_early:
             pause: object = getattr(result, "retry_after", None)
             seconds = (
                 float(pause) if isinstance(pause, int | float) and pause > 0 else FIRST_PAUSE * 2 ** (attempts - 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import time
 from collections import OrderedDict
@@ -62,6 +63,8 @@ _IDLE_CHECK_SECONDS = 30.0
 #: Days that answered messages are kept, so that a delivery that is repeated is recognised.
 _KEEP_DAYS = 7
 _STOP_SECONDS = 10.0
+#: Most answers to refused messages of one chat, so that a flood of messages makes no flood of notices.
+_NOTICES_PER_MINUTE = 3
 
 
 class GatewayService(Protocol):
@@ -115,6 +118,7 @@ class Gateway:
         self._rows: OrderedDict[str, ChatRow] = OrderedDict()
         self._rows_lock = Lock()
         self._limiter = RateLimiter(self.config.max_messages_per_minute)
+        self._notices = RateLimiter(_NOTICES_PER_MINUTE)
         self._threads = LoopThreads(_THREADS, "hermes-gateway")
         #: The last message of each chat that is being accepted.
         self._arriving: dict[str, asyncio.Future[None]] = {}
@@ -288,7 +292,8 @@ class Gateway:
             return None
         notice = "" if event.internal else self._refusal(event, source, sender)
         if notice:
-            self.outbox.add(outgoing(f"notice:{new_id()}", source, notice))
+            if not self._notices.retry_after(f"{source.platform}:{source.chat_id}"):
+                self.outbox.add(outgoing(f"notice:{new_id()}", source, notice))
             return None
         # The model would not see them, and the inbox is part of the journal.
         event.text = self.host.redactor.mask_known(event.text or "")
@@ -325,7 +330,10 @@ class Gateway:
         """Why a message is not accepted; empty when it is."""
         seconds = self._limiter.retry_after(f"{sender.platform}:{sender.user_id}")
         if seconds:
-            return f"Too many messages. Please wait {seconds:.0f} seconds and send it again."
+            return (
+                f"Too many messages: more than {self.config.max_messages_per_minute} a minute are not read. "
+                f"Please wait {math.ceil(seconds)} s and send the last ones again."
+            )
         if len(event.text or "") > self.config.max_message_chars:
             return f"This message is too long: at most {self.config.max_message_chars:,} characters."
         chat = self._chats.get(session_key(self.config, source))

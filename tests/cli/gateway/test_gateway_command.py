@@ -69,7 +69,7 @@ def test_messages_that_were_not_sent_are_listed_and_sent_again(
 
     status, said, _ = run(capsys, "status")
     assert status == 0 and "\x1b" not in said
-    assert "1 messages have no answer yet." in said and "it was tried 5 times" in said
+    assert "1 message has no answer yet." in said and "it was tried 5 times" in said
     assert f"{second.number}  failed  irc #room: text 1" in said and "(too long)" in said
     assert f"{third.number}  unknown  irc #room: text 2" in said
     status, said, _ = run(capsys, "status", "--json")

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from hermes.cli.terminal import one_line, plain, print_json
+from hermes.commands.text import plural
 from hermes.config import hermes_home, load_config
 from hermes.config.secrets import home_redactor
 from hermes.journal.store.port import Store, home_store
@@ -214,7 +215,8 @@ def _status_lines(document: dict[str, Any]) -> Iterator[str]:
         names = ", ".join(document["configured"])
         yield f"  platforms: {names}" if names else "  No platform is configured; see gateway.platforms in config.yaml."
     if document["open"]:
-        yield f"{document['open']} messages have no answer yet."
+        have = "has" if document['open'] == 1 else "have"
+        yield f"{plural(document['open'], 'message')} {have} no answer yet."
     if document["undelivered"]:
         yield "Not sent (send one again with 'hermes gateway retry NUMBER'):"
         for one in document["undelivered"]:
