@@ -215,7 +215,7 @@ def _status_lines(document: dict[str, Any]) -> Iterator[str]:
         names = ", ".join(document["configured"])
         yield f"  platforms: {names}" if names else "  No platform is configured; see gateway.platforms in config.yaml."
     if document["open"]:
-        have = "has" if document['open'] == 1 else "have"
+        have = "has" if document["open"] == 1 else "have"
         yield f"{plural(document['open'], 'message')} {have} no answer yet."
     if document["undelivered"]:
         yield "Not sent (send one again with 'hermes gateway retry NUMBER'):"
