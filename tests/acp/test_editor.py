@@ -28,6 +28,7 @@ from hermes.acp.server import AcpServer
 from hermes.host import Host
 from hermes.testing import ScriptedProvider, hanging, reasoning, text, tool_call
 from support.configured import configured_host
+from support.left_turn import COMMAND, check_taken_up_once, leave_turn
 from support.mcp_rig import FAULTY
 from support.waiting import HANG
 
@@ -339,6 +340,21 @@ def test_sessions_are_listed_loaded_resumed_and_forked(rig: Rig) -> None:
 
     session_id = rig.run(script[:2], first)
     rig.run(script[2:], second)
+
+
+def test_a_turn_that_a_killed_process_left_is_finished_before_the_next_prompt(rig: Rig) -> None:
+    with ScriptedProvider([COMMAND]) as provider:
+        session_id = leave_turn(rig.home, rig.workdir, provider)
+
+    async def drive(agent: Any, editor: Editor, provider: ScriptedProvider) -> list[dict[str, Any]]:
+        await agent.load_session(cwd=str(rig.workdir), session_id=session_id, mcp_servers=[])
+        await agent.prompt(session_id=session_id, prompt=words("And now?"))
+        await editor.until(lambda: editor.said().endswith("Next."))
+        return provider.requests[-1].messages
+
+    messages = rig.run([text("Done."), text("Next.")], drive)
+    check_taken_up_once(rig.workdir, messages)
+    assert [message["content"] for message in messages if message["role"] == "user"] == ["Go.", "And now?"]
 
 
 def test_images_files_and_commands_are_understood(rig: Rig) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -19,8 +18,7 @@ from hermes import Agent, ApprovalAnswer, ApprovalRequest, Interrupt, tool
 from hermes.api.stream import TextRestarted
 from hermes.contract.events import TextDelta, TextWithdrawn
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call
-from support import hermes_environment
-from support.waiting import HANG, wait_until
+from support.left_turn import COMMAND, check_taken_up_once, leave_turn
 
 
 def _broken(_ctx: Any) -> None:
@@ -330,34 +328,17 @@ def test_a_turn_that_was_interrupted_is_finished_later(workdir: Path) -> None:
 
 @pytest.mark.parametrize("continues", [True, False], ids=["finished", "given up"])
 def test_a_turn_that_a_killed_program_left_is_finished_or_given_up(home: Path, workdir: Path, continues: bool) -> None:
-    program = (
-        "import sys, hermes\n"
-        "agent = hermes.Agent(model='scripted', base_url=sys.argv[1], api_key='test-key-1234')\n"
-        "agent.session().run('Go.')\n"
-    )
-    command = tool_call("terminal", {"command": "echo ran >> effects; exec sleep 300"})
-    with ScriptedProvider([command, text("Done."), text("Next.")]) as provider:
-        arguments = [sys.executable, "-c", program, provider.base_url]
-        process = subprocess.Popen(arguments, cwd=workdir, env=hermes_environment(home))
-        wait_until((workdir / "effects").exists, "the command")
-        process.kill()
-        process.wait(HANG)
+    with ScriptedProvider([COMMAND, text("Done."), text("Next.")]) as provider:
+        session_id = leave_turn(home, workdir, provider)
         options: dict[str, Any] = {"home": home, "base_url": provider.base_url, "api_key": "test-key-1234"}
         with Agent(model="scripted", cwd=workdir, **options) as agent:
-            session = agent.session(_only_session(home))
+            session = agent.session(session_id)
             result = session.finish() if continues else session.abandon()
             assert result is not None and result.status == ("completed" if continues else "interrupted")
             assert session.finish() is None and session.abandon() is None
             assert len(provider.requests) == (2 if continues else 1)
             session.run("And now?")
-            told = [message for message in provider.requests[-1].messages if message["role"] == "tool"]
-    assert len(told) == 1 and '"outcome":"unknown"' in told[0]["content"]
-    assert (workdir / "effects").read_text() == "ran\n"
-
-
-def _only_session(home: Path) -> str:
-    with closing(sqlite3.connect(home / "state.db")) as connection:
-        return connection.execute("SELECT id FROM sessions").fetchone()[0]
+            check_taken_up_once(workdir, provider.requests[-1].messages)
 
 
 def test_a_failing_stream_raises_when_its_result_is_read(workdir: Path) -> None:

@@ -31,6 +31,7 @@ from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, by_
 from hermes.trace.verify.session import verify
 from support.cluster_rig import answer_of
 from support.configured import configured_host
+from support.left_turn import COMMAND, check_taken_up_once, leave_turn
 from support.waiting import HANG, wait_until
 
 
@@ -329,6 +330,22 @@ def test_a_turn_that_always_kills_its_process_ends_as_a_dead_letter(rig: Rig) ->
     result = host.resume_session("s1").run_accepted(turn)
     assert (result.status, result.error_type) == ("failed", "TakenUpTooOften")
     assert rig.provider.requests == []
+
+
+def test_the_next_process_finishes_the_turn_of_a_killed_one_and_repeats_no_call(home: Path, workdir: Path) -> None:
+    with ScriptedProvider([COMMAND, text("Done."), text("Next.")]) as provider:
+        session_id = leave_turn(home, workdir, provider, is_dispatched=True)
+        with configured_host(home, workdir, provider) as host:
+            dispatcher = LocalDispatcher(host)
+            dispatcher.start()
+            request = TurnRequest(
+                session_id=session_id, message="Go.", request_key="go", platform="test", cwd=str(workdir)
+            )
+            again = dispatcher.submit(request)
+            ended = dispatcher.wait(again.turn_id, timeout=HANG)
+            assert not again.is_new and ended.result is not None and ended.result.answer == "Done."
+        check_taken_up_once(workdir, provider.requests[-1].messages)
+        assert len(provider.requests) == 2
 
 
 def test_a_plugin_that_ends_the_program_ends_no_turn_and_keeps_no_slot(rig: Rig) -> None:

@@ -32,6 +32,7 @@ from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, text, tool_call
 from mcp import Client, StdioServerParameters
 from support.configured import configured_host
+from support.left_turn import COMMAND, check_taken_up_once, leave_turn
 from support.waiting import HANG, wait_until
 
 _PLAIN = ServedClient()
@@ -91,6 +92,21 @@ def test_prompts_run_with_progress_and_continue_a_session(home: Path, workdir: P
     with serving(home, workdir, replies) as (_, run):
         run(work)
     assert told == ["terminal runs", "terminal: ok"]
+
+
+def test_a_turn_that_a_killed_process_left_is_finished_before_the_next_prompt(home: Path, workdir: Path) -> None:
+    with ScriptedProvider([COMMAND]) as provider:
+        session_id = leave_turn(home, workdir, provider)
+
+    async def work(client: Client) -> None:
+        answer = value(await client.call_tool("run", {"prompt": "And now?", "session_id": session_id}))
+        assert answer["answer"] == "Next."
+
+    with serving(home, workdir, [text("Done."), text("Next.")]) as (host, run):
+        run(work)
+        messages = host.sessions.messages(session_id)
+    check_taken_up_once(workdir, messages)
+    assert [message["content"] for message in messages if message["role"] == "user"] == ["Go.", "And now?"]
 
 
 def test_cancelling_a_call_interrupts_the_turn(home: Path, workdir: Path) -> None:
