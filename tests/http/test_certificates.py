@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +57,13 @@ def test_a_server_that_speaks_only_http_2_is_named_as_such() -> None:
     server, _ = parse_url("https://h/v1")
     assert "speaks only HTTP/2" in explain(error, server, "model.base_url")
     assert error.is_permanent
+
+
+@pytest.mark.parametrize(("number", "is_permanent"), [(socket.EAI_NONAME, True), (socket.EAI_AGAIN, False)])
+def test_a_host_that_does_not_exist_is_not_tried_again(number: int, is_permanent: bool) -> None:
+    error = ConnectError("the name cannot be looked up")
+    error.__cause__ = socket.gaierror(number, "no such name")
+    assert error.is_permanent == is_permanent
 
 
 def test_a_certificate_for_another_host(ask: Ask, server_tls: ssl.SSLContext, certificate: str) -> None:

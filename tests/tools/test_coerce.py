@@ -207,6 +207,7 @@ def test_the_schemas_of_the_built_in_tools_take_anything(args: Args) -> None:
         ('"{\\"a\\": 1}"', {"a": 1}),
         ('{"a": "line\nbreak\tand tab"}', {"a": "line\nbreak\tand tab"}),
         ('{"a": "\\ud800"}', {"a": "\ufffd"}),
+        ('{"a": 1}{"a": 1}', {"a": 1}),
     ],
 )
 def test_arguments_are_read(raw: Any, expected: Args) -> None:

@@ -57,7 +57,12 @@ def _decode(text: str) -> Any:
 
 
 def _decode_leniently(text: str, first_error: BaseException) -> Any:
-    """Accept raw line breaks and tabs inside strings: small models often do not escape them."""
+    """Accept raw line breaks and tabs inside strings, which small models often do not escape, and text that came twice:
+    some servers send a whole call again at the end of its stream.
+    """
+    half, rest = text[: len(text) // 2], text[len(text) // 2 :]
+    if half == rest and half.strip():
+        return _decode(half)
     import json
 
     try:

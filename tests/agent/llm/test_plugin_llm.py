@@ -75,6 +75,7 @@ def test_data_is_asked_for_and_read(home: Path, workdir: Path) -> None:
         assert type(result) is PluginLlmStructuredResult and isinstance(result, PluginLlmCompleteResult)
         assert (result.parsed, result.content_type, result.text) == ({"n": 7}, "json", '```json\n{"n": 7}\n```')
         assert result.audit == {"plugin_id": "p", "purpose": "t", "profile": "", "schema_name": "count"}
+        assert provider.requests[-1].body["response_format"]["json_schema"]["name"] == "count"
         result = llm.complete_structured(**options)
         assert (result.parsed, result.content_type, result.text) == (None, "text", "seven")
         with pytest.raises(ValueError, match="does not fit json_schema"):
