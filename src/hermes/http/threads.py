@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import os
 import queue
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +17,47 @@ from typing import Any, TypeVar
 from hermes.scope import Interrupt
 
 T = TypeVar("T")
+
+#: So many threads are a crowd.
+CROWD = 100
+#: How often a thread of a crowd asks for the interpreter's lock, in seconds.
+CROWD_SWITCH_INTERVAL = 0.02
+
+
+class ThreadCrowd:
+    """Counts threads while they run; in a crowd, the interpreter's switch interval is longer. Thread-safe.
+
+    Each thread that waits for the interpreter's lock wakes once per switch interval to ask for it, five milliseconds by
+    default. When a thousand answers arrive at once, that costs more than reading them.
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+        os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        """Start with no threads: those of a parent do not exist in a process that was forked."""
+        self._lock = threading.Lock()
+        self._count = 0
+        #: The interval to set back.
+        self._usual: float | None = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._count += 1
+            if self._count == CROWD and self._usual is None and sys.getswitchinterval() < CROWD_SWITCH_INTERVAL:
+                self._usual = sys.getswitchinterval()
+                sys.setswitchinterval(CROWD_SWITCH_INTERVAL)
+
+    def __exit__(self, *_exception: object) -> None:
+        with self._lock:
+            self._count -= 1
+            if self._usual is not None and self._count <= CROWD // 2:
+                sys.setswitchinterval(self._usual)
+                self._usual = None
+
+
+_crowd = ThreadCrowd()
 
 
 async def run_in_thread(work: Callable[[Interrupt], T], interrupt: Interrupt | None = None) -> T:
@@ -39,7 +82,8 @@ async def run_in_thread(work: Callable[[Interrupt], T], interrupt: Interrupt | N
     def run() -> None:
         value, error = None, None
         try:
-            value = context.run(work, own)
+            with _crowd:
+                value = context.run(work, own)
         except BaseException as raised:
             error = raised
         with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
