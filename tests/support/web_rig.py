@@ -45,7 +45,9 @@ class Page:
 
     def __init__(self, url: str, service: PageService, access: PageAccess) -> None:
         self.url = url
-        self.base = url.partition("/?")[0]
+        #: The address of the page's server, and that of the page.
+        self.server = url.partition("/?")[0]
+        self.base = self.server + access.folder
         self.service = service
         self.access = access
         self.cookie = ""
@@ -70,19 +72,27 @@ class Page:
         return self.cookie
 
     def get(self, path: str, **headers: str) -> Answer:
-        """A request of a browser that is signed in."""
-        return self.request("GET", path, Cookie=self.cookie or self.sign_in(), **headers)
+        """A request of a browser that is signed in, below the page."""
+        return self.request("GET", self._below(path), Cookie=self.cookie or self.sign_in(), **headers)
 
     def post(self, path: str, body: object, **headers: str) -> Answer:
         """The same, with the CSRF token."""
         return self.request(
-            "POST", path, body, Cookie=self.cookie or self.sign_in(), X_Hermes_Csrf=self.access.csrf, **headers
+            "POST",
+            self._below(path),
+            body,
+            Cookie=self.cookie or self.sign_in(),
+            X_Hermes_Csrf=self.access.csrf,
+            **headers,
         )
+
+    def _below(self, path: str) -> str:
+        return urlsplit(self.base).path + path
 
     def live(self, path: str, **headers: str) -> LiveEvents:
         """The server-sent events of a path."""
         connection = self.connection()
-        connection.request("GET", path, headers={"Cookie": self.cookie or self.sign_in(), **headers})
+        connection.request("GET", self._below(path), headers={"Cookie": self.cookie or self.sign_in(), **headers})
         return LiveEvents(connection)
 
 

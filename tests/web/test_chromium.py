@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -75,6 +76,38 @@ def test_the_document_shows_the_list_and_the_script_takes_it_over(browser: Brows
         wait_until(lambda: page.service.watcher.open_pages == 1, "the script")
         assert tab.evaluate(f"({OUTLINE})(document)") == drawn
         assert tab.evaluate("window.firstRow.isConnected")
+
+
+def test_the_cookie_is_sent_to_no_other_port(browser: Browser, rig: Rig) -> None:
+    seen: list[str] = []
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers.get("Cookie", ""))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_args: object) -> None:
+            pass
+
+    rig.host([])
+    with page_over(rig.home) as page, opened(browser, page.url) as tab, HTTPServer(("127.0.0.1", 0), Other) as other:
+        tab.wait_for_selector("text=No sessions yet")
+        wait_until(lambda: page.service.watcher.open_pages == 1, "the script")
+        tab.click(".theme")
+        thread = threading.Thread(target=other.serve_forever, daemon=True)
+        thread.start()
+        try:
+            tab.goto(f"http://127.0.0.1:{other.server_port}/")
+        finally:
+            other.shutdown()
+            finish(thread.join)
+        assert seen and all("hermes_page" not in cookies for cookies in seen)
+        assert "hermes_theme=light" in seen[0]
+        # The address without the folder leads a browser that is signed in back to it.
+        tab.goto(f"{page.server}/")
+        tab.wait_for_selector("text=No sessions yet")
+        assert tab.url == f"{page.base}/"
 
 
 def test_a_filter_stays_when_one_comes_back(browser: Browser, rig: Rig) -> None:

@@ -74,16 +74,16 @@ def test_the_page_answers_below_a_path(rig: Rig) -> None:
     with mounted(host, "/page") as page:
         assert page.request("GET", "/health").text == "ok"
         signed_in = page.request("GET", f"/page/costs?token={TOKEN}")
-        assert (signed_in.status, signed_in.headers["location"]) == (303, "/page/costs")
-        document = page.get("/page/").text
-        assert '"root":"/page"' in document
+        assert (signed_in.status, signed_in.headers["location"]) == (303, f"/page{page.access.folder}/costs")
+        document = page.get("/").text
+        assert f'"root":"/page{page.access.folder}"' in document
         assert re.search(r'src="/page/static/\w+/first.js"', document)
-        assert page.get("/page/static/main.js").status == 200
-        assert page.request("GET", "/page/api/sessions").status == 401
+        assert page.request("GET", "/page/static/main.js").status == 200
+        assert page.request("GET", f"/page{page.access.folder}/api/sessions").status == 401
         wait_until(lambda: page.service.chat is not None, "the chat")
-        session_id = page.post("/page/api/chat", {"text": "Hi", "key": "1"}).json["session"]
+        session_id = page.post("/api/chat", {"text": "Hi", "key": "1"}).json["session"]
         wait_until(lambda: (host.sessions.last_turn(session_id) or {}).get("answer") == "Hello.", "the answer")
-        with closing(page.live(f"/page/api/sessions/{session_id}/live")) as events:
+        with closing(page.live(f"/api/sessions/{session_id}/live")) as events:
             assert events.next("rows")["data"]["session"]["state"] == "completed"
 
 

@@ -25,28 +25,50 @@ def page(home: Path) -> Generator[Page]:
 def test_the_token_is_exchanged_for_a_cookie_and_leaves_the_address(page: Page) -> None:
     answer = page.request("GET", f"/costs?days=7&token={TOKEN}")
     assert answer.status == 303
-    assert answer.headers["location"] == "/costs?days=7"
+    assert answer.headers["location"] == f"{page.access.folder}/costs?days=7"
     assert "HttpOnly" in answer.headers["set-cookie"]
     assert "SameSite=strict" in answer.headers["set-cookie"]
     assert TOKEN not in answer.headers["set-cookie"]
     cookie = answer.headers["set-cookie"].partition(";")[0]
-    assert page.request("GET", "/", Cookie=cookie).status == 200
-    assert page.request("GET", "/api/sessions", Cookie=cookie).json == []
+    assert page.request("GET", f"{page.access.folder}/", Cookie=cookie).status == 200
+    assert page.request("GET", f"{page.access.folder}/api/sessions", Cookie=cookie).json == []
+
+
+def test_the_cookie_is_for_a_folder_that_other_servers_do_not_know(page: Page) -> None:
+    """Cookies know no ports: what goes to every path of 127.0.0.1 goes to every server of the machine."""
+    folder = page.access.folder
+    assert len(folder) > 16
+    answer = page.request("GET", f"/?token={TOKEN}")
+    assert f"Path={folder};" in answer.headers["set-cookie"] + ";"
+    cookie = page.sign_in()
+    for path in ("/", "/api/sessions", f"{folder}x/", "/costs"):
+        refused = page.request("GET", path, Cookie=cookie)
+        assert refused.status == 401
+        assert folder not in refused.text
+    assert PageAccess().folder != PageAccess().folder
+    assert PageAccess(TOKEN).folder == folder and TOKEN not in folder
+
+
+def test_a_token_in_the_folder_is_exchanged_too(page: Page) -> None:
+    answer = page.request("GET", f"{page.access.folder}/sessions/a%20b?tab=chat&token={TOKEN}")
+    assert answer.headers["location"] == f"{page.access.folder}/sessions/a%20b?tab=chat"
 
 
 def test_the_redirect_stays_on_this_server(page: Page) -> None:
-    assert page.request("GET", f"//evil.example/?token={TOKEN}").headers["location"] == "/evil.example/"
+    answer = page.request("GET", f"//evil.example/?token={TOKEN}")
+    assert answer.headers["location"] == f"{page.access.folder}/evil.example/"
 
 
 @pytest.mark.parametrize("cookie", ["", "hermes_page_1=x", "hermes_page=\x01", "{name}=wrong"])
 def test_without_the_cookie_nothing_is_shown(page: Page, cookie: str) -> None:
-    headers = {"host": page.base.removeprefix("http://")}
+    headers = {"host": page.server.removeprefix("http://")}
     cookie = cookie.replace("{name}", PageAccess.cookie_name(headers))
-    refused = page.request("GET", "/", Cookie=cookie)
+    folder = page.access.folder
+    refused = page.request("GET", f"{folder}/", Cookie=cookie)
     assert refused.status == 401
     assert "Sign in" in refused.text
     for path in ("/api/sessions", "/api/live", "/api/approvals"):
-        assert page.request("GET", path, Cookie=cookie).status == 401
+        assert page.request("GET", folder + path, Cookie=cookie).status == 401
 
 
 def test_a_wrong_token_is_refused_and_can_be_entered_again(page: Page) -> None:
@@ -54,7 +76,7 @@ def test_a_wrong_token_is_refused_and_can_be_entered_again(page: Page) -> None:
     form = {"Content_Type": "application/x-www-form-urlencoded"}
     assert page.request("POST", "/sign-in", b"token=wrong", **form).status == 401
     signed_in = page.request("POST", "/sign-in", f"token={TOKEN}".encode(), **form)
-    assert (signed_in.status, signed_in.headers["location"]) == (303, "/")
+    assert (signed_in.status, signed_in.headers["location"]) == (303, f"{page.access.folder}/")
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[::1"])
@@ -70,7 +92,7 @@ def test_a_public_name_may_be_allowed(home: Path) -> None:
 
 
 def test_a_change_needs_the_csrf_token_and_the_own_origin(page: Page) -> None:
-    cookie, path = page.sign_in(), "/api/approvals/appr_none"
+    cookie, path = page.sign_in(), f"{page.access.folder}/api/approvals/appr_none"
     body = {"answer": "once"}
     good = {"Cookie": cookie, "X_Hermes_Csrf": page.access.csrf}
     assert page.request("POST", path, body, Cookie=cookie).status == 403
@@ -78,7 +100,7 @@ def test_a_change_needs_the_csrf_token_and_the_own_origin(page: Page) -> None:
     assert page.request("POST", path, body, **good, Origin="http://evil.example").status == 403
     assert page.request("POST", path, body, **good, Sec_Fetch_Site="cross-site").status == 403
     assert page.request("POST", path, body, **good, Sec_Fetch_Site="same-site").status == 403
-    assert page.request("POST", path, body, **good, Origin=page.base).json["error"].startswith("there is no question")
+    assert page.request("POST", path, body, **good, Origin=page.server).json["error"].startswith("there is no question")
 
 
 def test_pages_of_other_sites_cannot_read_with_the_cookie(page: Page) -> None:
@@ -138,12 +160,12 @@ def test_a_document_is_whole_with_two_requests(page: Page) -> None:
     assert f"style-src 'self' 'sha256-{digest}';" in policy and "unsafe" not in policy
     [script] = re.findall(r'<script type="module" src="([^"]+)">', document.text)
     assert 'rel="stylesheet"' not in document.text and "modulepreload" not in document.text
-    code = page.get(script)
+    code = page.request("GET", script)
     assert code.status == 200 and "immutable" in code.headers["cache-control"]
     assert "private" in code.headers["cache-control"]
     assert not re.search(r"^import ", code.text, re.MULTILINE)
     assert len(document.body) + len(code.body) < 100_000
     folder = script.rpartition("/")[0]
-    assert page.get(f"{folder}/vendor/preact.js").text == 'export * from "../first.js";\n'
-    assert page.get(f"{folder}/session/view.js").status == 200
-    assert page.get(script.replace(folder.rpartition("/")[2], "0" * 12)).status == 404
+    assert page.request("GET", f"{folder}/vendor/preact.js").text == 'export * from "../first.js";\n'
+    assert page.request("GET", f"{folder}/session/view.js").status == 200
+    assert page.request("GET", script.replace(folder.rpartition("/")[2], "0" * 12)).status == 404

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 
 import msgspec
@@ -45,42 +46,44 @@ def json_text(data: object) -> str:
     return _encode(data).decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def page(
-    root: str,
-    title: str,
-    data: object,
-    main: str,
-    *,
-    path: str = "",
-    theme: str = "",
-    scripts: Sequence[str] = (FIRST,),
-) -> str:
-    """The frame of the view at a path. ``main`` is its content until the first of the ``scripts`` runs.
+@dataclass(frozen=True, slots=True)
+class ViewFrame:
+    """What surrounds a view: navigation, colours, style and scripts."""
 
-    A browser can paint it without another request. The script draws the same elements, and takes these over.
-    """
-    static = f"{escape(root)}/static/{version()}"
-    head = (
-        f"<style>{style()}</style>"
-        f'<link rel="icon" href="{static}/icon.svg" type="image/svg+xml">'
-        f'<script type="module" src="{static}/{scripts[0]}"></script>'
-        + "".join(f'<link rel="modulepreload" href="{static}/{name}">' for name in scripts[1:])
-    )
-    app = f'<div id="app" class="app">{_header(root, path, theme)}{main}</div>'
-    return document(f"{title} · Hermes", head, f"<body>{app}{_NO_SCRIPT}{embedded(data)}</body>", theme)
+    #: The address of the page, and that of its server, whose files are the same after a restart.
+    root: str
+    server_root: str
+    #: Below the page, without slashes at its ends.
+    path: str = ""
+    theme: str = ""
 
+    def page(self, title: str, data: object, main: str, scripts: Sequence[str] = (FIRST,)) -> str:
+        """The document. ``main`` is its content until the first of the ``scripts`` runs.
 
-def _header(root: str, path: str, theme: str) -> str:
-    """The navigation, as ``main.js`` draws it."""
-    links = "".join(
-        f'<a href="{escape(root)}/{there}"{_CURRENT if there == path else ""}>{name}</a>' for there, name in _NAVIGATION
-    )
-    chosen = theme or "auto"
-    return (
-        f'<header class="top"><a class="brand" href="{escape(root)}/"><span class="logo"></span>Hermes</a>'
-        f'<nav>{links}</nav><button class="theme {chosen}" title="Colours: {chosen}" aria-label="Colours: {chosen}">'
-        "<i></i></button></header>"
-    )
+        A browser can paint it without another request. The script draws the same elements, and takes these over.
+        """
+        static = f"{escape(self.server_root)}/static/{version()}"
+        head = (
+            f"<style>{style()}</style>"
+            f'<link rel="icon" href="{static}/icon.svg" type="image/svg+xml">'
+            f'<script type="module" src="{static}/{scripts[0]}"></script>'
+            + "".join(f'<link rel="modulepreload" href="{static}/{name}">' for name in scripts[1:])
+        )
+        body = f'<body><div id="app" class="app">{self._header()}{main}</div>{_NO_SCRIPT}{embedded(data)}</body>'
+        return document(f"{title} · Hermes", head, body, self.theme)
+
+    def _header(self) -> str:
+        """The navigation, as ``main.js`` draws it."""
+        root, chosen = escape(self.root), self.theme or "auto"
+        links = "".join(
+            f'<a href="{root}/{there}"{_CURRENT if there == self.path else ""}>{name}</a>'
+            for there, name in _NAVIGATION
+        )
+        return (
+            f'<header class="top"><a class="brand" href="{root}/"><span class="logo"></span>Hermes</a>'
+            f'<nav>{links}</nav><button class="theme {chosen}" title="Colours: {chosen}" '
+            f'aria-label="Colours: {chosen}"><i></i></button></header>'
+        )
 
 
 def sign_in_page(root: str, problem: str = "") -> str:
@@ -92,7 +95,8 @@ def sign_in_page(root: str, problem: str = "") -> str:
         '<button type="submit">Sign in</button></form>'
     )
     text = "<p>Open the address that <code>hermes web</code> printed, or enter the token in it.</p>"
-    head = f'<link rel="stylesheet" href="{escape(root)}/static/style.css">'
+    static = f"{escape(root)}/static/{version()}"
+    head = f'<link rel="stylesheet" href="{static}/style.css"><script type="module" src="{static}/sign_in.js"></script>'
     return document(
         "Sign in · Hermes", head, f'<body><main class="sign-in"><h1>Hermes</h1>{said}{text}{form}</main></body>'
     )

@@ -2,6 +2,10 @@
 
 The page belongs to the owner of the home. Its address has a random token; the first request exchanges it for a cookie
 that scripts cannot read and other sites cannot use. Programs and pages that do not have it are refused.
+
+Browsers know no ports in cookies: one of 127.0.0.1 goes to every server of the machine. So the page is below a folder
+with a random name, and its cookie is for that folder alone: a browser sends it to another port only when it is led to
+the same folder there, whose name no other server knows.
 """
 
 from __future__ import annotations
@@ -30,6 +34,8 @@ _OWN_SITES = ("none", "same-origin")
 _SAFE_METHODS = ("GET", "HEAD")
 _LARGEST_BODY = 1_000_000
 _COOKIE_DAYS = 30
+#: Hexadecimal digits, four bits each.
+_FOLDER_LENGTH = 20
 
 _HEADERS = {
     "content-security-policy": (
@@ -52,7 +58,9 @@ class PageAccess:
         """``hosts`` are the names, beside those of this machine, by which the page may be called."""
         self.token = token or secrets.token_urlsafe(32)
         self._hosts = frozenset(host.lower() for host in hosts)
-        self._cookie = self._derived("cookie")
+        #: The folder of the page, from the root of its server.
+        self.folder = f"/{self._derived('folder')[:_FOLDER_LENGTH]}"
+        self._cookie = self._derived(f"cookie of {self.folder}")
         #: Sent with the page, and back with every change.
         self.csrf = self._derived("csrf")
 
@@ -85,12 +93,13 @@ class PageAccess:
         port = headers.get("host", "").rpartition(":")[2]
         return f"hermes_page_{port}" if port.isdecimal() else "hermes_page"
 
-    def sign_in(self, response: Response, headers: Mapping[str, str], scheme: str) -> Response:
-        """Give the cookie to a browser that has shown the token."""
+    def sign_in(self, response: Response, headers: Mapping[str, str], scheme: str, root: str = "") -> Response:
+        """Give the cookie to a browser that has shown the token, for the folder of the page below ``root``."""
         response.set_cookie(
             self.cookie_name(headers),
             self._cookie,
             max_age=_COOKIE_DAYS * 86_400,
+            path=root + self.folder,
             httponly=True,
             samesite="strict",
             secure=scheme == "https",
@@ -145,13 +154,14 @@ class AccessGate:
         response = await self._response(scope, receive, headers)
         if isinstance(response, Response):
             await response(scope, receive, send_with_headers)
-        else:
-            await self._app(scope, response, send_with_headers)
+            return
+        if _is_below(_path(scope), self._access.folder):
+            scope = {**scope, "root_path": scope.get("root_path", "") + self._access.folder}
+        await self._app(scope, response, send_with_headers)
 
     async def _response(self, scope: Scope, receive: Receive, headers: Mapping[str, str]) -> Response | Receive:
         """The answer when the page is not to see the request; else the messages of the request."""
-        access, method = self._access, scope["method"]
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        access, method, path = self._access, scope["method"], _path(scope)
         if not access.is_host(headers.get("host", "")):
             return PlainTextResponse("this server is not called by that name (Host header)", 421)
         if path.startswith("/static/") and method in _SAFE_METHODS:
@@ -166,7 +176,7 @@ class AccessGate:
             if not _is_own_page(headers):
                 return PlainTextResponse("the Origin header names another site", 403)
             return self._exchange(scope, headers, parse_qs(body.decode("latin-1")).get("token", [""])[0])
-        if not access.is_signed_in(headers):
+        if not _is_below(path, access.folder) or not access.is_signed_in(headers):
             return self._sign_in_needed(scope, path)
         refused = access.refusal(method, headers)
         if refused:
@@ -177,18 +187,28 @@ class AccessGate:
         """The cookie for the token. The token leaves the address, which history and logs keep."""
         if not self._access.is_token(token):
             return self._sign_in_needed(scope, "/", "This token is not valid, or the page was started again.")
+        root, path, folder = scope.get("root_path", ""), _path(scope), self._access.folder
+        inner = path.removeprefix(folder) if _is_below(path, folder) else path
         # A path with two slashes at its beginning would be another server.
-        root, path = scope.get("root_path", ""), "/" + quote(scope["path"]).lstrip("/")
+        there = "/" if inner == "/sign-in" else "/" + quote(inner).lstrip("/")
         rest = [(name, value) for name, value in _pairs(scope) if name != "token"]
-        there = f"{root}/" if path.endswith("/sign-in") else path
-        where = RedirectResponse(there + (f"?{urlencode(rest)}" if rest else ""), 303)
-        return self._access.sign_in(where, headers, scope.get("scheme", "http"))
+        where = RedirectResponse(root + folder + there + (f"?{urlencode(rest)}" if rest else ""), 303)
+        return self._access.sign_in(where, headers, scope.get("scheme", "http"), root)
 
     @staticmethod
     def _sign_in_needed(scope: Scope, path: str, problem: str = "") -> Response:
-        if path.startswith("/api/"):
+        if "/api/" in path:
             return JSONResponse({"error": "signed out; open the address that the command printed"}, 401)
         return HTMLResponse(sign_in_page(scope.get("root_path", ""), problem), 401)
+
+
+def _path(scope: Scope) -> str:
+    """The path of a request from the root of the page's server."""
+    return scope["path"].removeprefix(scope.get("root_path", ""))
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
 
 
 def _pairs(scope: Scope) -> list[tuple[str, str]]:

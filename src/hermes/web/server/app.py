@@ -17,7 +17,7 @@ from hermes.errors import HermesError, JournalError, SessionBusy, SessionNotFoun
 from hermes.version import __version__
 from hermes.web.documents.assets import ENTRY, FIRST, LATER, imports_of, served, version
 from hermes.web.documents.session_list import session_list
-from hermes.web.documents.shell import other_frame, page, problem_page, session_frame
+from hermes.web.documents.shell import ViewFrame, other_frame, problem_page, session_frame
 from hermes.web.live import HOME, Subscription, message
 from hermes.web.queries.approvals import answer_question, waiting_questions
 from hermes.web.queries.reports import comparison, cost_report, plugin_report
@@ -117,7 +117,7 @@ class _Handlers:
 
     def __init__(self, service: PageService, access: PageAccess) -> None:
         self._service = service
-        self._csrf = access.csrf
+        self._access = access
 
     # -- documents ----------------------------------------------------------------------------------------------
 
@@ -129,11 +129,12 @@ class _Handlers:
         theme = theme if theme in ("light", "dark") else ""
         data: dict[str, Any] = {
             "root": root,
-            "csrf": self._csrf,
+            "csrf": self._access.csrf,
             "version": __version__,
             "chat": service.chat is not None,
         }
         path = request.url.path.removeprefix(root).strip("/")
+        frame = ViewFrame(root, root.removesuffix(self._access.folder), path, theme)
         title, main = path.capitalize() or "Sessions", other_frame()
         later = LATER.get("sessions" if session_id else path)
         if session_id:
@@ -141,7 +142,7 @@ class _Handlers:
             try:
                 found = service.excerpt(session_id)
             except SessionNotFound as error:
-                return HTMLResponse(page(root, "Not found", data, other_frame(str(error)), theme=theme), 404)
+                return HTMLResponse(frame.page("Not found", data, other_frame(str(error))), 404)
             title, main = found["session"].title or session_id, session_frame(found["session"], found["rows"])
             data["session"] = found["session"]
         elif not path:
@@ -149,7 +150,7 @@ class _Handlers:
             lines = data["sessions"] = service.sessions(wanted)
             main = session_list(root, lines, wanted, chat=service.chat is not None)
         scripts = [one for one in imports_of(later) if one not in imports_of(ENTRY)] if later else []
-        return HTMLResponse(page(root, title, data, main, path=path, theme=theme, scripts=[FIRST, *scripts]))
+        return HTMLResponse(frame.page(title, data, main, [FIRST, *scripts]))
 
     # -- sessions -----------------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ function Theme() {
     const next = THEMES[theme];
     if (next === "auto") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = next;
-    document.cookie = `hermes_theme=${next}; path=${page.root}/; max-age=31536000; samesite=strict`;
+    document.cookie = `hermes_theme=${next}; path=/; max-age=31536000; samesite=strict`;
     setTheme(next);
   };
   return html`<button class=${`theme ${theme}`} title=${`Colours: ${theme}`} aria-label=${`Colours: ${theme}`} onClick=${change}><i></i></button>`;
@@ -89,6 +89,7 @@ const start = async () => {
   const view = path.startsWith("/sessions/") ? "/sessions/" : path;
   if (LATER[view]) await load(view).catch(() => undefined);
   render(html`<${App} />`, document.getElementById("app"));
+  localStorage.setItem("hermes-page", page.root);
 };
 const painted = new Promise((resolve) => {
   new PerformanceObserver(resolve).observe({ type: "paint", buffered: true });
