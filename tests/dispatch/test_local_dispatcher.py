@@ -113,8 +113,12 @@ def test_a_turn_is_on_disk_before_submit_returns(rig: Rig) -> None:
 
 
 def test_the_end_of_a_turn_releases_its_session(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone: list[str] = []
-    monkeypatch.setattr("hermes.dispatch.execution.release_lease", lambda *values: alone.append(values[2]))
+    alone: list[object] = []
+
+    def release(*values: object) -> None:
+        alone.append(values)
+
+    monkeypatch.setattr("hermes.dispatch.execution.release_lease", release)
     dispatcher = rig.dispatcher()
     assert ended(dispatcher, dispatcher.submit(rig.request("hello")).turn_id) == "Answer to hello"
     assert rig.query("SELECT runner FROM sessions") == [(None,)]

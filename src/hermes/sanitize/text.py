@@ -23,6 +23,8 @@ _BLANK = re.compile(r"\s")
 _FARTHEST = 4_096
 #: Shorter values are not registered.
 _SHORTEST = 8
+#: Texts of at most so many characters are remembered as searched, until so many characters are.
+_REMEMBERED, _MOST_REMEMBERED = 8_192, 500_000
 _MARK = re.compile(r"<redacted:[\w.:/-]{1,200}>")
 _MARKABLE = re.compile(r"[^\w.:/-]")
 
@@ -38,6 +40,9 @@ class Redactor:
         #: The name of each value.
         self._names: dict[str, str] = {}
         self._index: KnownSecrets | None = None
+        #: Texts without registered secrets, and those that ``redact`` leaves as they are: the same words, tools and
+        #: settings are recorded many times.
+        self._searched, self._harmless = _Searched(), _Searched()
         self.add_secrets(secrets)
 
     def add_secrets(self, secrets: Iterable[str] | Mapping[str, str]) -> None:
@@ -56,12 +61,19 @@ class Redactor:
             # A copy: another thread may be reading.
             self._names = {**self._names, value: name}
             self._index = None
+            self._searched, self._harmless = _Searched(), _Searched()
 
     def redact(self, text: str) -> str:
         """The text with every secret replaced by ``<redacted>``, or ``<redacted:NAME>`` when it is registered."""
+        harmless = self._harmless
+        if text in harmless.texts:
+            return text
         found = _find(text)
         known = self._known(text)
-        return _mask(text, found, known) if found or known else text
+        if found or known:
+            return _mask(text, found, known)
+        harmless.add(text)
+        return text
 
     def redact_data(self, value: Any) -> Any:
         """A copy of plain data with every text redacted, and the values of secret names left out."""
@@ -136,8 +148,14 @@ class Redactor:
         return position
 
     def _known(self, text: str) -> list[KnownSpan]:
+        searched = self._searched
+        if text in searched.texts:
+            return []
         known = self._secrets()
-        return known.find(text) if known is not None else []
+        found = known.find(text) if known is not None else []
+        if not found:
+            searched.add(text)
+        return found
 
     def _secrets(self) -> KnownSecrets | None:
         """The search for the registered secrets, made when it is first needed; None when there are none."""
@@ -149,6 +167,23 @@ class Redactor:
 
             index = self._index = KnownSecrets(self._names)
         return index
+
+
+class _Searched:
+    """Texts in which nothing was found, as long as there is room. Thread-safe."""
+
+    __slots__ = ("_room", "texts")
+
+    def __init__(self) -> None:
+        self.texts: set[str] = set()
+        self._room = _MOST_REMEMBERED
+
+    def add(self, text: str) -> None:
+        if len(text) <= _REMEMBERED:
+            self._room -= len(text) + 1
+            if self._room < 0:
+                self.texts, self._room = set(), _MOST_REMEMBERED
+            self.texts.add(text)
 
 
 class MaskedStream:

@@ -26,8 +26,8 @@ _MAX_IMAGE_BYTES = 10_000_000
 _MAX_QUOTE_CHARS = 1_000
 
 
-def turn_message(event: MessageEvent, workspace: Path) -> str | list[dict[str, Any]]:
-    """The message for the model: its text, its images, and where its files are in the workspace."""
+def turn_message(event: MessageEvent, workspace: Path = Path()) -> str | list[dict[str, Any]]:
+    """The message for the model: its text, its images, and where its files are in the workspace, if it has any."""
     text = event.text
     if event.reply_to_text:
         quoted = event.reply_to_text[:_MAX_QUOTE_CHARS].replace("\n", "\n> ")

@@ -445,7 +445,7 @@ def turn_request(
     cwd = workspace_of(gateway.host, row.principal)
     return TurnRequest(
         session_id=row.session_id,
-        message=turn_message(event, Path(cwd).resolve() if event.media_urls else Path(cwd)),
+        message=turn_message(event, Path(cwd).resolve()) if event.media_urls else turn_message(event),
         request_key=request_key,
         # Tools of plugins know the task as the session, by which they find the chat again.
         task_id=row.session_id,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import fields
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -282,13 +283,19 @@ def encode_event(event: MessageEvent) -> str:
     if event.source is not None:
         document["source"] = event.source.to_dict()
     document["timestamp"] = event.timestamp.isoformat()
-    usual = MessageEvent("")
-    for one in fields(event):
-        value = getattr(event, one.name)
-        if one.name in document or one.name in _LEFT_OUT or value == getattr(usual, one.name):
-            continue
-        document[one.name] = _plain(value)
+    for name, usual in _usual_fields(type(event)):
+        value = getattr(event, name)
+        if value != usual and name not in document:
+            document[name] = _plain(value)
     return clean_text(msgspec.json.encode(document).decode())
+
+
+@cache
+def _usual_fields(kind: type[MessageEvent]) -> list[tuple[str, Any]]:
+    """The fields of a message that are stored, each with the value that it has unless an adapter sets it."""
+    usual = MessageEvent("")
+    names = [one.name for one in fields(kind) if one.name not in _LEFT_OUT]
+    return [(name, getattr(usual, name, None)) for name in names]
 
 
 def _plain(value: Any) -> Any:

@@ -103,6 +103,11 @@ class _Pending:
     def __bool__(self) -> bool:
         return bool(self.events or self.messages or self.others)
 
+    @property
+    def is_free_to_repeat(self) -> bool:
+        """Whether a power failure that loses the rows costs nothing: no effect, no answer and no words are in them."""
+        return not (self.others or self.messages) and all(event.effect in (None, "pure") for event in self.events)
+
     def extend(self, later: _Pending) -> None:
         self.events += later.events
         self.messages += later.messages
@@ -165,10 +170,9 @@ class TurnJournal:
     def step(self, key: str, state: StepState, effect: str, body: object, shared: Fields = NO_FIELDS) -> None:
         """Record a step, which a replay finds by its key. ``shared`` are further fields, as for an event."""
         if not key.startswith("tool:"):  # the record of a tool is masked where it is made
-            if shared:
-                body, shared = self._masked((body, shared))  # one search instead of two
-            else:
-                body = self._masked(body)
+            body = self._masked(body)
+            # One by one: most of them were searched before.
+            shared = {name: self._masked(value) for name, value in shared.items()} if shared else shared
         self._add_event(f"step_{state}", key, effect, body, shared)
         self.steps[key] = Step(state, {**cast("Fields", body), **shared} if shared else body)
 
@@ -237,21 +241,22 @@ class TurnJournal:
 
         The death of the process does not undo it, a power failure may. For what can be repeated: a claim, an answer
         that is shown and the end of a turn need ``commit``, which waits for this too. Without ``sync`` the next commit
-        brings it to the disk.
+        brings it to the disk, and so it does with what costs nothing to repeat, such as the setup of a turn.
         """
         if self._store.is_scratch:
             return  # there is nothing to keep after the death of this process
-        if self._commit_rows() and sync:
+        if not self._commit_rows() and sync:
             self._store.start_sync()
 
     def _commit_rows(self, *, log: bool = True) -> bool:
+        """Write what waits; whether it costs nothing to repeat."""
         with self._commit_lock:
             if self._unknown is not None:
                 raise self._unknown
             rows = self._take_pending()
             if not rows:
                 self._log(rows, now=log)
-                return False
+                return True
             try:
                 self._store.write_soon(lambda connection: self._write(connection, rows))
             except CommitUnknown as error:
@@ -264,7 +269,7 @@ class TurnJournal:
                     self._pending = rows
                 raise
             self._log(rows, now=log)
-            return True
+            return rows.is_free_to_repeat
 
     def _log(self, rows: _Pending, *, now: bool) -> None:
         if now:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import Enum
+from functools import cache
 from typing import Any, ClassVar
 
 _DASHES = (("——", "--"), ("—", "--"), ("–", "-"))  # noqa: RUF001  (what phones make of two hyphens)
@@ -115,14 +116,19 @@ class SessionSource:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields that are set."""
-        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        found = {name: getattr(self, name) for name in _field_names(type(self))}
         found["platform"] = self.platform.value
         return {name: value for name, value in found.items() if value not in (None, False)}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> SessionSource:
-        known = {one.name for one in fields(cls)}
+        known = _field_names(cls)
         return cls(**{name: value for name, value in data.items() if name in known})
+
+
+@cache
+def _field_names(kind: type[SessionSource]) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind))
 
 
 def build_session_key(
