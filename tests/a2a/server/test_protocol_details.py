@@ -48,10 +48,11 @@ def test_bodies_that_are_not_json_by_their_type(agent: Served, kind: str) -> Non
     assert httpx.post(f"{agent.url}/rest/tasks/x:cancel", headers=VERSION, verify=UNUSED_TLS).status_code == 404
 
 
-def test_both_json_types_are_accepted_with_parameters(agent: Served) -> None:
+def test_both_json_types_are_accepted_with_parameters_and_answered_in(agent: Served) -> None:
     for kind in ("application/json; charset=utf-8", "application/a2a+json"):
         sent = agent.post("/rest/message:send", wire_message(), headers={"Content-Type": kind})
         assert sent.status_code == 200, sent.text
+        assert sent.headers["content-type"] == kind.partition(";")[0]  # the answer is what the caller speaks
 
 
 def test_a_number_of_5000_digits_is_a_clean_error(agent: Served) -> None:

@@ -23,7 +23,7 @@ def problem(response: httpx.Response) -> tuple[int, str]:
 
 def test_send(agent: Served) -> None:
     response = agent.post("/rest/message:send", wire_message())
-    assert response.status_code == 200 and response.headers["content-type"] == "application/a2a+json"
+    assert response.status_code == 200 and response.headers["content-type"] == "application/json"
     assert response.json()["task"]["artifacts"][0]["parts"] == [{"text": "Hello there."}]
 
 

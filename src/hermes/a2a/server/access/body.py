@@ -21,7 +21,7 @@ from hermes.a2a.server.compat import OLD_REQUESTS
 
 #: The media types of a request, the first of protocol 0.3 and JSON-RPC. Web pages cannot send them to other origins
 #: without asking (CORS preflight), which this server does not answer.
-MEDIA_TYPES = ("application/json", "application/a2a+json")
+MEDIA_TYPES = PLAIN_JSON, A2A_JSON = ("application/json", "application/a2a+json")
 
 #: Python refuses longer integers, with an error of its own.
 _LONG_NUMBER = re.compile(rb"[0-9]{4300}")

@@ -14,8 +14,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hermes.a2a.server.access.body import (
+    A2A_JSON,
     INVALID_JSON,
     MEDIA_TYPES,
+    PLAIN_JSON,
     RequestBody,
     is_unsupported_media_type,
 )
@@ -168,7 +170,8 @@ class AccessMiddleware:
             return
         scope[PRINCIPAL], scope[ADMISSION] = principal, admission
         try:
-            await self._app(scope, receive, send if is_rpc else _with_media_type_status(send))
+            answer = send if is_rpc else _with_media_types(send, media_type_of(headers.get("content-type", "")))
+            await self._app(scope, receive, answer)
         finally:
             if admission is not None:
                 admission.end_request()
@@ -192,14 +195,23 @@ def _unusable(body: bytes, headers: dict[str, str], is_rpc: bool, envelope: _Env
     return RequestBody(body, media_type, is_rpc, method, request_id).refusal() if body else None
 
 
-def _with_media_type_status(send: Send) -> Send:
-    """Change the status of errors about media types from the SDK's 400 to 415."""
+def _with_media_types(send: Send, asked_in: str) -> Send:
+    """Answers of HTTP+JSON in the media type of the request, and status 415 instead of the SDK's 400 for a wrong one.
+
+    Version 1.0.0 of the protocol wants ``application/json``, later ones ``application/a2a+json``.
+    """
     held: list[Message] = []
 
     async def forward(message: Message) -> None:
-        if message["type"] == "http.response.start" and message["status"] == 400:
-            held.append(message)
-            return
+        if message["type"] == "http.response.start":
+            if asked_in == PLAIN_JSON:
+                message["headers"] = [
+                    (name, PLAIN_JSON.encode() if value == A2A_JSON.encode() else value)
+                    for name, value in message["headers"]
+                ]
+            if message["status"] == 400:
+                held.append(message)
+                return
         if held:
             start = held.pop()
             if is_unsupported_media_type(message.get("body", b"")):
