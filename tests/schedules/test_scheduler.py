@@ -231,6 +231,31 @@ def test_a_run_whose_answer_was_recorded_is_delivered_without_a_second_turn(rig:
 # -- failures -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("crashes", "ends"), [(3, ""), (4, "5 processes ended while they ran it; it is given up")])
+def test_a_run_that_ends_its_process_every_time_is_given_up(rig: MakeRig, crashes: int, ends: str) -> None:
+    def stop(**_kwargs: Any) -> None:
+        first.scheduler.close(0)
+
+    with ScriptedProvider("done after all") as provider:
+        first = rig(provider)
+        schedule = first.add("every 1h", deliver="irc:#ops")
+        first.host.hooks.subscribe("pre_api_request", "test", stop)
+        first.tick(HOUR)
+        # As a process leaves it that was killed in its turn, after others.
+        query = "UPDATE schedule_runs SET runner = 'gone', crashes = ? WHERE schedule_id = ?"
+        first.host.store.write(lambda connection: connection.execute(query, (crashes, schedule.id)))
+        second = rig(provider)
+        second.now = first.now
+        (report,) = second.tick()
+    assert (report.error, report.answer) == (ends, "" if ends else "done after all")
+    turn = second.host.sessions.turn_of(report.run.session_id, report.run.request_key)
+    assert turn is not None and turn["state"] != "running"
+    ((_address, sent),) = second.outbox.messages.values()
+    assert ends in sent
+    assert second.schedules.runs(schedule.id)[0].crashes == crashes + 1
+    assert second.schedules.get(schedule.id).state == "active"
+
+
 def test_failures_back_off_and_then_pause_with_a_reason(rig: MakeRig) -> None:
     with ScriptedProvider([failure(400, "no such model")] * 4) as provider:
         cron = rig(provider, {"max_failures": 3})

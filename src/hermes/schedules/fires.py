@@ -118,7 +118,9 @@ class FireLedger:
         found: list[DueRun] = []
         for run in [run_row(row) for row in connection.execute(query, (self._runner.id,)).fetchall()]:
             if len(found) < most and (run.runner is None or not self._runner.is_alive(run.runner)):
-                run = replace(run, runner=self._runner.id)
+                # A process that stops in an orderly way leaves no runner behind.
+                crashes = run.crashes if run.runner is None else run.crashes + 1
+                run = replace(run, runner=self._runner.id, crashes=crashes)
                 _update_run(connection, run)
                 found.append(DueRun(_schedule_of(connection, run), run, is_taken_over=True))
         return found
@@ -294,10 +296,10 @@ def _insert_run(connection: JournalConnection, run: ScheduleRun) -> None:
 
 def _update_run(connection: JournalConnection, run: ScheduleRun) -> None:
     connection.execute(
-        "UPDATE schedule_runs SET state = ?, runner = ?, started_at = ?, ended_at = ?, detail = ?, delivery = ? "
-        "WHERE schedule_id = ? AND planned = ?",
+        "UPDATE schedule_runs SET state = ?, runner = ?, started_at = ?, ended_at = ?, detail = ?, delivery = ?, "
+        "crashes = ? WHERE schedule_id = ? AND planned = ?",
         (
             *(run.state, run.runner, run.started_at, run.ended_at, run.detail, run.delivery),
-            *(run.schedule_id, run.planned),
+            *(run.crashes, run.schedule_id, run.planned),
         ),
     )

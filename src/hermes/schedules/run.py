@@ -32,6 +32,8 @@ log = logging.getLogger("hermes.cron")
 
 #: Why a run is cut off that the next process continues.
 STOPPED = "the scheduler was stopped"
+#: A run that ends its process every time is given up, so that the scheduler, and a gateway around it, can start.
+MAX_CRASHES = 5
 #: Why the session of a run is closed, for plugins.
 COMPLETE = "cron_complete"
 
@@ -91,9 +93,13 @@ class SessionTurns:
         session, is_new = self._session(due)
         try:
             # A process that ended before may have begun the turn, or ended it without a record of the run.
+            is_open = is_new or session.unfinished_turn() in ("running", "interrupted")
+            if is_open and due.run.crashes >= MAX_CRASHES:
+                reason = f"{due.run.crashes} processes ended while they ran it"
+                session.abandon_open_turn(reason)
+                raise HermesError(f"{reason}; it is given up")
             if not is_new:
-                state = session.unfinished_turn()
-                if state in ("running", "interrupted"):
+                if is_open:
                     result = session.finish_open_turn(listener=listener, interrupt=interrupt)
                     if result is not None:
                         return result

@@ -83,6 +83,8 @@ class ScheduleRun(Struct, frozen=True, kw_only=True):
     ended_at: float | None = None
     detail: str = ""
     delivery: str = ""
+    #: How many processes died while they ran it.
+    crashes: int = 0
 
     @property
     def request_key(self) -> str:

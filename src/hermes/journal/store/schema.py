@@ -431,4 +431,8 @@ MIGRATIONS: tuple[str, ...] = (
         started_at  REAL NOT NULL
     ) STRICT;
     """,
+    """
+    -- How many processes died while they ran it.
+    ALTER TABLE schedule_runs ADD COLUMN crashes INTEGER NOT NULL DEFAULT 0;
+    """,
 )
