@@ -71,6 +71,28 @@ def test_what_changes_after_it_was_recorded_does_not_change_the_record(store: St
     assert Sessions(store).messages("s1")[-1] == assistant("before")
 
 
+def test_a_step_that_is_made_later_keeps_its_place_and_its_time(store: Store, runner: Runner) -> None:
+    turn = start_turn(store, runner)
+    before = store.clock()
+    turn.step_later("model:1", "model", lambda: ({"reply": "one"}, {"parameters": {"stream": True}}))
+    after = store.clock()
+    assert "model:1" not in turn.steps  # nothing was made yet
+    turn.step("tool:1.0", "done", "pure", {"result": "two"})
+    turn.step_later("tool:1.1", "pure", lambda: ({"result": "three"}, {}))
+    assert turn.recorded("tool:1.1") == Step("done", {"result": "three"})
+    turn.step_later("tool:1.2", "pure", lambda: ({"result": "four"}, {}))
+    turn.commit()
+    events = Sessions(store).events("s1")[1:]
+    assert [(event["kind"], event["key"]) for event in events] == [
+        ("step_done", "model:1"),
+        ("step_done", "tool:1.0"),
+        ("step_done", "tool:1.1"),
+        ("step_done", "tool:1.2"),
+    ]
+    assert events[0]["body"] == turn.steps["model:1"].body == {"reply": "one", "parameters": {"stream": True}}
+    assert before <= events[0]["at"] <= after
+
+
 def test_a_value_that_cannot_be_recorded_is_refused_at_once_and_alone(store: Store, runner: Runner) -> None:
     turn = start_turn(store, runner)
     with pytest.raises(TypeError):

@@ -101,8 +101,7 @@ class Turn:
         self._tool_calls: list[ToolEnded] = []
         self._steps = self._nudges = 0
         self._bodies = BodyEncoder()
-        self._model = ""
-        self._provider = ""
+        self._model = self._provider = ""
         #: Where the next message of the model belongs.
         self._place: MessagePlace = (1, 0)
         #: An answer that is there but not yet accepted.
@@ -486,7 +485,7 @@ class Turn:
         stopped.cancel(reason)
         scope = replace(self._scope, interrupt=stopped)
         step = 1
-        while (recorded := self._journal.steps.get(f"model:{step}")) is not None:
+        while (recorded := self._journal.recorded(f"model:{step}")) is not None:
             answered = msgspec.convert(recorded.body, Answered, from_attributes=True)
             calls, is_conclusion = answered.reply.tool_calls, self._is_conclusion(step)
             if calls and not is_conclusion:

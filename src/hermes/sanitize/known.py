@@ -30,7 +30,8 @@ _MAX_HELD = 4_096
 _KEPT = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/-_" + bytes(range(128, 256)))
 _RARE_ESCAPE = re.compile(rb"\\[rtx]")
 #: The number before a line, as ``read_file`` shows it. A text has one near its beginning or none at all.
-_GUTTER = re.compile(rb"(?:\\+[rn]|[\r\n]|\")[ \t]*\d{1,7}\|")
+#: Each branch begins with one certain character, which lets the search skip everything else.
+_GUTTER = re.compile(rb"(?:\\\\*[rn]|\r|\n|\")[ \t]*\d{1,7}\|")
 _GUTTER_WITHIN = 400
 _DROPPED = bytes(code for code in range(256) if code not in _KEPT)
 _FOLD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ-_", b"abcdefghijklmnopqrstuvwxyz+/")

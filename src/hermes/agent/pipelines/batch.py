@@ -18,7 +18,7 @@ from hermes.agent.workers import wait_for
 from hermes.contract.events import CheckpointMissing, ToolEnded, ToolStarted
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.execution_chain import culprit_of
-from hermes.journal.turns.steps import Message, TurnJournal
+from hermes.journal.turns.steps import NO_FIELDS, Message, TurnJournal
 from hermes.models.reply import ToolRequest
 from hermes.scope import Scope
 
@@ -230,7 +230,10 @@ class ToolBatch:
         with self._settling:
             if slot.outcome is not None:
                 return
-            self._journal.step(slot.key, "done", effect, slot.call.record(outcome))
+            if slot.unsafe or slot.call.is_observed:
+                self._journal.step(slot.key, "done", effect, slot.call.record(outcome))
+            else:
+                self._journal.step_later(slot.key, effect, lambda: (slot.call.record(outcome), NO_FIELDS))
             slot.outcome = outcome
         if slot.unsafe and not self._may_write_later(slot):
             self._journal.commit_soon(sync=False)  # the next request or claim follows, which brings it to the disk

@@ -316,9 +316,10 @@ class ConversationAttempt(Attempt):
 
     def _close_answered(self, reply: Reply) -> None:
         duration = self.ended_at - self.started_at
-        # Cancelling the turn may end the wait for an async callback; the reply is journaled all the same.
-        answered = self._answered(reply, self.ended_at)
-        if self.hooks.post_api_request is not None:
+        has_observers = self.hooks.post_api_request is not None or self.call.listener is not ignore_events
+        answered = self._answered(reply, self.ended_at) if has_observers else None
+        if self.hooks.post_api_request is not None and answered is not None:
+            # Cancelling the turn may end the wait for an async callback; the reply is journaled all the same.
             with contextlib.suppress(Interrupted):
                 self.hooks.post_api_request(answered)
         if not self.call.tools:
@@ -326,12 +327,15 @@ class ConversationAttempt(Attempt):
         request_id, redactor = self.scope.api_request_id, self.call.runtime.redactor
         self.call.journal.model_call(self.row(request_id, self.call.key, redactor, None))
         body: dict[str, Any] = {"reply": _stored(reply), "attempt": self.count, "provider": self.endpoint.provider}
-        self.call.journal.step(self.call.key, "done", "model", body | self._request_record(), self._parameters())
+        self.call.journal.step_later(
+            self.call.key, "model", lambda: (body | self._request_record(), self._parameters())
+        )
         model = reply.model or self.endpoint.model
         spent = f"{reply.usage.prompt_tokens} in, {reply.usage.output_tokens} out" if reply.usage else "usage unknown"
         told = (self.call.key, model, reply.finish_reason, duration, spent)
         self.call.journal.log_recorded(log, "%s answered by %s: %s, %.3f s, %s", *told)
-        self.call.listener(answered)
+        if answered is not None:
+            self.call.listener(answered)
 
     def _answered(self, reply: Reply, ended_at: float) -> AttemptAnswered:
         emit = self.hooks.post_api_request

@@ -351,6 +351,12 @@ class ToolCall(msgspec.Struct):
             and (runtime.checkpoints is None or not self.context.may_change_tree)
         )
 
+    @property
+    def is_observed(self) -> bool:
+        """Whether plugins see how the call ended, and may change what it was given."""
+        hooks = self.runtime.hooks
+        return hooks.post_tool_call is not None or hooks.transform_tool_result is not None
+
     def claim(self) -> dict[str, Any]:
         """The write-ahead claim of the call, recorded before it starts."""
         args = self.runtime.redactor.mask_data(self.args)

@@ -150,6 +150,9 @@ class TurnJournal:
         self._store = store
         self._pending = _Pending()
         self._pending_lock = threading.Lock()
+        #: Steps whose bodies are yet to be made: key, effect, what makes the body, and when they were recorded.
+        self._late_steps: list[tuple[str, str, Callable[[], tuple[object, Fields]], float]] = []
+        self._late_lock = threading.Lock()
         self._commit_lock = threading.Lock()
         #: Whether the last commit was made is not known, so that this process records nothing more of the turn.
         self._unknown: CommitUnknown | None = None
@@ -164,16 +167,44 @@ class TurnJournal:
 
     def event(self, kind: str, key: str, body: object, shared: Fields = NO_FIELDS) -> None:
         """Append an event. ``shared`` are further fields, stored once for all events in which they are the same."""
+        self._make_late_steps()
         body = self._masked(body)
-        self._add_event(kind, key, None, body, shared)
+        self._add_event(kind, key, None, body, shared, self._store.clock())
 
     def step(self, key: str, state: StepState, effect: str, body: object, shared: Fields = NO_FIELDS) -> None:
         """Record a step, which a replay finds by its key. ``shared`` are further fields, as for an event."""
+        self._make_late_steps()
+        self._record_step(key, state, effect, body, shared, self._store.clock())
+
+    def step_later(self, key: str, effect: str, make: Callable[[], tuple[object, Fields]]) -> None:
+        """Record a finished step; ``make`` gives its body and shared fields with the next record or commit.
+
+        The time for that is found while a server answers. Nothing that ``make`` reads may change until then.
+        """
+        at = self._store.clock()
+        with self._pending_lock:
+            self._late_steps.append((key, effect, make, at))
+
+    def recorded(self, key: str) -> Step | None:
+        """A step of this turn, also one that was recorded a moment ago."""
+        self._make_late_steps()
+        return self.steps.get(key)
+
+    def _make_late_steps(self) -> None:
+        if not self._late_steps and not self._late_lock.locked():
+            return
+        with self._late_lock:  # what is recorded next comes after them, in whichever thread
+            with self._pending_lock:
+                late, self._late_steps = self._late_steps, []
+            for key, effect, make, at in late:
+                self._record_step(key, "done", effect, *make(), at)
+
+    def _record_step(self, key: str, state: StepState, effect: str, body: object, shared: Fields, at: float) -> None:
         if not key.startswith("tool:"):  # the record of a tool is masked where it is made
             body = self._masked(body)
             # One by one: most of them were searched before.
             shared = {name: self._masked(value) for name, value in shared.items()} if shared else shared
-        self._add_event(f"step_{state}", key, effect, body, shared)
+        self._add_event(f"step_{state}", key, effect, body, shared, at)
         self.steps[key] = Step(state, {**cast("Fields", body), **shared} if shared else body)
 
     def message(self, step: int, position: int, message: Message) -> None:
@@ -215,9 +246,9 @@ class TurnJournal:
     def _masked(self, value: _Recorded) -> _Recorded:
         return value if self.redactor is None else self.redactor.mask_data(value)
 
-    def _add_event(self, kind: str, key: str, effect: str | None, body: object, shared: Fields) -> None:
+    def _add_event(self, kind: str, key: str, effect: str | None, body: object, shared: Fields, at: float) -> None:
         texts = {name: to_json(value) for name, value in shared.items()}
-        row = NewEvent(kind, key, effect, to_json(body), self._store.clock(), texts)
+        row = NewEvent(kind, key, effect, to_json(body), at, texts)
         with self._pending_lock:
             self._pending.events.append(row)
 
@@ -285,6 +316,7 @@ class TurnJournal:
         rows.log()
 
     def _take_pending(self) -> _Pending:
+        self._make_late_steps()
         with self._pending_lock:
             rows, self._pending = self._pending, _Pending()
         return rows
