@@ -17,7 +17,13 @@ FOLDER = SOURCES / "hermes" / "bundled"
 MANIFESTS = [read_manifest(file.path, "bundled", file.category) for file in manifest_files(FOLDER)]
 ALLOWED = ("hermes.contract", "hermes.sanitize", "hermes.trace", "hermes.testing")
 #: What platforms may use besides.
-FOR_PLATFORMS = ("hermes.gateway.adapter", "hermes.gateway.platform_")
+FOR_PLATFORMS = (
+    "hermes.gateway.adapter",
+    "hermes.gateway.platforms.api",
+    "hermes.gateway.platforms.receiving",
+    "hermes.gateway.platforms.server",
+    "hermes.gateway.platforms.settings",
+)
 KEYS = [manifest.key for manifest in MANIFESTS]
 
 
