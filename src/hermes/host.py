@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from hermes.agent.context.inputs import TurnInputs
     from hermes.config.mcp_sections import McpServerConfig
     from hermes.journal.turns.steps import Message
-    from hermes.mcp.sampling import SamplingModels
+    from hermes.mcp.callbacks.sampling import SamplingModels
     from hermes.mcp.servers import McpServers
     from hermes.models.wires.wire import Transport
     from hermes.plugins.shell_hooks.consent import AskConsent
@@ -525,7 +525,7 @@ class Host:
         return self.reload_mcp()
 
     def _make_sampling(self) -> SamplingModels:
-        from hermes.mcp.sampling import SamplingModels  # few servers ask models
+        from hermes.mcp.callbacks.sampling import SamplingModels  # few servers ask models
 
         return SamplingModels(self.runtime, self._fresh_config)
 

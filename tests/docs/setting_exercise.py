@@ -17,9 +17,9 @@ RECORD = Path(__file__).with_name("settings_read.txt")
 
 #: A test for each part of the runtime that has settings. A new setting needs a test that uses it: add that one.
 _TESTS = [
-    "tests/mcp/test_mcp_requests.py::test_sampling_is_refused_when_it_is_off_or_the_budget_is_spent",
-    "tests/mcp/test_mcp_requests.py::test_a_server_gets_an_answer_of_the_users_model",
-    "tests/mcp/test_mcp_requests.py::test_a_form_is_asked_field_by_field",
+    "tests/mcp/callbacks/test_mcp_requests.py::test_sampling_is_refused_when_it_is_off_or_the_budget_is_spent",
+    "tests/mcp/callbacks/test_mcp_requests.py::test_a_server_gets_an_answer_of_the_users_model",
+    "tests/mcp/callbacks/test_mcp_requests.py::test_a_form_is_asked_field_by_field",
     "tests/mcp/test_mcp_http.py::test_a_server_is_called_with_its_headers",
     "tests/mcp/test_mcp_client.py::test_an_idle_server_is_stopped_and_started_again",
     "tests/mcp/test_mcp_conversation.py::test_the_prompt_shows_the_servers_and_reloads_them",

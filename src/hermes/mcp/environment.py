@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hermes.agent.approvals.responder import Responders
+    from hermes.mcp.callbacks.sampling import SamplingModels
     from hermes.mcp.loop import McpLoop
-    from hermes.mcp.sampling import SamplingModels
     from hermes.sanitize import Redactor
     from hermes.tools.sandbox.confinement import Confinements
     from hermes.tools.terminal.supervisor import ProcessSupervisor

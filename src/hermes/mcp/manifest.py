@@ -10,7 +10,7 @@ import msgspec
 
 from hermes.config.files import write_atomically
 from hermes.errors import ConfigError
-from hermes.mcp.names import file_name
+from hermes.mcp.tools.names import file_name
 
 log = logging.getLogger("hermes.mcp")
 

@@ -17,7 +17,7 @@ from mcp import Client, MCPError
 if TYPE_CHECKING:
     from mcp.client._transport import Transport
 
-    from hermes.mcp.callbacks import ServerCallbacks
+    from hermes.mcp.callbacks.server_callbacks import ServerCallbacks
 
 #: Pages of one list that are read; a server that never ends its list is cut off.
 _MAX_PAGES = 100

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from hermes.config.mcp_sections import McpServerConfig
-    from hermes.mcp.callbacks import ServerCallbacks
+    from hermes.mcp.callbacks.server_callbacks import ServerCallbacks
     from hermes.mcp.connection import Opening, ServerConnection
     from hermes.mcp.environment import ClientEnvironment
     from hermes.mcp.manifest import Manifest
-    from hermes.mcp.results import ResultWriter
+    from hermes.mcp.tools.results import ResultWriter
     from hermes.tools.registry import Args, ToolContext
     from mcp import Client
 
@@ -133,7 +133,7 @@ class McpServer:
         return self._result(work, context, repeatable=True)
 
     def _writer(self, context: ToolContext) -> ResultWriter:
-        from hermes.mcp.results import ResultWriter
+        from hermes.mcp.tools.results import ResultWriter
 
         folder = principal_home(self._environment.home, context.scope.principal) / "images"
         return ResultWriter(folder, context.limits.max_output_chars)
@@ -190,7 +190,7 @@ class McpServer:
         try:
             if settings.transport == "stdio":
                 opening.process = self._start_process(settings)
-            from hermes.mcp.callbacks import ServerCallbacks
+            from hermes.mcp.callbacks.server_callbacks import ServerCallbacks
             from hermes.mcp.sdk import open_client
 
             self._environment.sdk_loaded_at = self._environment.sdk_loaded_at or time.monotonic()

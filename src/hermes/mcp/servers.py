@@ -13,9 +13,9 @@ import msgspec
 
 from hermes.mcp.errors import McpError
 from hermes.mcp.manifest import Manifest, ManifestCache
-from hermes.mcp.names import toolset_name
 from hermes.mcp.server import McpServer
-from hermes.mcp.tools import build_tools
+from hermes.mcp.tools.build import build_tools
+from hermes.mcp.tools.names import toolset_name
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

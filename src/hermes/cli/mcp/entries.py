@@ -15,9 +15,9 @@ from hermes.config.edit import edit_config, edit_together, unset_config
 from hermes.config.mcp_sections import McpServerConfig
 from hermes.errors import HermesError
 from hermes.mcp.manifest import ManifestCache
-from hermes.mcp.names import toolset_name
 from hermes.mcp.settings import check_entry, entry_digest, find_entry
-from hermes.mcp.tools import offered_names
+from hermes.mcp.tools.build import offered_names
+from hermes.mcp.tools.names import toolset_name
 from hermes.mcp.transport.suspicious import check_command
 from hermes.mcp.transport.tokens import forget_tokens
 from hermes.sanitize import redact_text

@@ -21,7 +21,7 @@ from hermes.mcp.errors import McpError
 from hermes.mcp.manifest import Manifest
 from hermes.mcp.servers import McpServers
 from hermes.mcp.settings import find_entry
-from hermes.mcp.tools import unavailable_tools
+from hermes.mcp.tools.build import unavailable_tools
 from hermes.sanitize import Redactor
 from hermes.tools.registry import ToolRegistry
 from hermes.tools.sandbox.confinement import Confinements
@@ -96,7 +96,7 @@ def _client(home: Path, config: Config, show_address: Callable[[str], None] | No
 
 def show_manifest(name: str, manifest: Manifest, entry: McpServerConfig) -> None:
     """Print what a server offers."""
-    from hermes.mcp.tools import offered_names
+    from hermes.mcp.tools.build import offered_names
 
     offered = offered_names(name, manifest, entry)
     print(f"{plain(manifest.server)}, protocol {plain(manifest.protocol)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes.mcp.names import file_name
+from hermes.mcp.tools.names import file_name
 
 
 def token_file(home: Path, server: str) -> Path:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hermes.mcp.manifest import Manifest, ManifestTool
-from hermes.mcp.names import registry_names, toolset_name
-from hermes.mcp.schemas import request_schema
+from hermes.mcp.tools.names import registry_names, toolset_name
+from hermes.mcp.tools.schemas import request_schema
 from hermes.tools.registry import Args, Effect, Tool, ToolContext
 from hermes.tools.schema import fields, text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.mcp.names import MAX_NAME, file_name, registry_names
+from hermes.mcp.tools.names import MAX_NAME, file_name, registry_names
 
 
 def test_names_are_those_of_upstream() -> None:

@@ -14,7 +14,7 @@ from pydantic import FileUrl
 
 from hermes.errors import HermesError, Interrupted
 from hermes.http.threads import run_in_thread
-from hermes.mcp.elicitation import FormAnswer, ask_form
+from hermes.mcp.callbacks.elicitation import FormAnswer, ask_form
 from hermes.mcp.errors import McpError
 from hermes.mcp.sdk import plain_text
 
