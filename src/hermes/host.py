@@ -42,8 +42,8 @@ from hermes.journal.questions import Questions
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.port import open_store
 from hermes.local.endpoint import NOTICE, is_embedded
-from hermes.plugins.discovery import is_set
-from hermes.plugins.loader import load_plugins
+from hermes.plugins.loading.discovery import is_set
+from hermes.plugins.loading.loader import load_plugins
 from hermes.plugins.registry import PluginSet
 from hermes.sanitize import Redactor
 from hermes.scope import Scope, new_session_id

@@ -101,7 +101,7 @@ def test_garbage_is_looked_for_only_when_the_program_is_loaded() -> None:
     code = (
         "import gc, sys; from hermes.cli import main as entry; usual, during = gc.get_threshold(), []\n"
         "entry._run = lambda arguments: during.append(gc.get_threshold()[0]) or 0\n"
-        "sys.argv = ['hermes', 'chat']; sys.modules['hermes.plugins.modules'] = sys\n"
+        "sys.argv = ['hermes', 'chat']; sys.modules['hermes.plugins.loading.modules'] = sys\n"
         "entry.main(); print(during[0] > 50_000, gc.get_freeze_count())\n"
         "kept = [[] for _ in range(2 * during[0])]\n"
         "print(gc.get_threshold() == usual, gc.isenabled(), gc.callbacks, gc.get_freeze_count() > during[0] / 2)\n"
@@ -113,7 +113,7 @@ def test_garbage_is_looked_for_only_when_the_program_is_loaded() -> None:
 def test_what_is_left_at_the_end_is_not_searched_unless_a_plugin_was_loaded(has_plugin: bool, frozen: bool) -> None:
     code = (
         "import gc, sys; from hermes.cli.main import main; sys.argv = ['hermes', 'help']\n"
-        f"sys.modules.update({{'hermes.plugins.modules': sys}} if {has_plugin} else {{}})\n"
+        f"sys.modules.update({{'hermes.plugins.loading.modules': sys}} if {has_plugin} else {{}})\n"
         "main(); print(gc.get_freeze_count() > 1_000)"
     )
     assert hermes(code=code).stdout.splitlines()[-1] == str(frozen)

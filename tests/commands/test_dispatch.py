@@ -14,7 +14,7 @@ from hermes.commands.surface import OneShotSurface
 from hermes.commands.table import HANDLERS, all_commands, find_command
 from hermes.contract.commands import COMMAND_NAMES, RESERVED_COMMANDS, SLASH_COMMANDS
 from hermes.host import Host
-from hermes.plugins.manifest import PluginManifest
+from hermes.plugins.loading.manifest import PluginManifest
 from hermes.plugins.registry import Command, LoadedPlugin
 from hermes.testing import ScriptedProvider
 from support import HostFactory

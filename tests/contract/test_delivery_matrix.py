@@ -125,7 +125,7 @@ def _command(host: Host, _recorder: EventRecorder) -> None:
     from hermes.commands.conversation import Conversation
     from hermes.commands.dispatch import run_command
     from hermes.commands.surface import OneShotSurface
-    from hermes.plugins.manifest import PluginManifest
+    from hermes.plugins.loading.manifest import PluginManifest
     from hermes.plugins.registry import Command, LoadedPlugin
 
     plugin = LoadedPlugin(PluginManifest(key="p", name="p", source="user"))

@@ -7,9 +7,9 @@ import ast
 import pytest
 
 from hermes.plugins.check import check_plugin
-from hermes.plugins.discovery import manifest_files
-from hermes.plugins.loader import decide
-from hermes.plugins.manifest import PluginManifest, read_manifest
+from hermes.plugins.loading.discovery import manifest_files
+from hermes.plugins.loading.loader import decide
+from hermes.plugins.loading.manifest import PluginManifest, read_manifest
 from hermes.testing import PluginHarness
 from support import SOURCES
 

@@ -8,7 +8,7 @@ import pytest
 
 from hermes.plugins.check import PluginFinding, asks_for_override, check_folder, check_plugin
 from hermes.plugins.install.scaffold import write_scaffold
-from hermes.plugins.manifest import PluginManifest
+from hermes.plugins.loading.manifest import PluginManifest
 from support.git_repository import MANIFEST, write_plugin
 
 GOOD = MANIFEST.format(name="p")

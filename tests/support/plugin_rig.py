@@ -9,7 +9,7 @@ from typing import Any
 from hermes.config.sections import PluginsConfig
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads.limits import PluginLimits
-from hermes.plugins.loader import load_plugins
+from hermes.plugins.loading.loader import load_plugins
 from hermes.plugins.registry import PluginSet
 from hermes.sanitize import Redactor
 from hermes.tools.builtin import builtin_tools

@@ -97,7 +97,7 @@ def _postpone_collection() -> None:
 
 def _skip_last_collection() -> None:
     """Leave the memory to the system, which takes it back anyway; a plugin may have objects that expect their end."""
-    if "hermes.plugins.modules" not in sys.modules:
+    if "hermes.plugins.loading.modules" not in sys.modules:
         import gc
 
         gc.freeze()

@@ -14,7 +14,7 @@ from hermes.config.principals import default_workspace, make_private
 from hermes.gateway.adapter import PlatformEntry, SessionSource, build_session_key
 from hermes.gateway.store.users import GatewayUsers, Role
 from hermes.host import Host
-from hermes.plugins.discovery import is_set
+from hermes.plugins.loading.discovery import is_set
 
 #: How long a change by ``hermes gateway pair`` may take to count.
 _REFRESH_SECONDS = 1.0

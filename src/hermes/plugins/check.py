@@ -14,8 +14,8 @@ from msgspec import Struct
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import PluginError, did_you_mean
-from hermes.plugins.discovery import manifest_in
-from hermes.plugins.manifest import FILE_NAMES, KINDS, PluginManifest, read_fields
+from hermes.plugins.loading.discovery import manifest_in
+from hermes.plugins.loading.manifest import FILE_NAMES, KINDS, PluginManifest, read_fields
 
 Severity = Literal["error", "warning"]
 

@@ -19,8 +19,8 @@ from hermes.hooks.subscriber import OnError
 from hermes.hooks.table import Snapshot
 from hermes.hooks.threads.runner import OWN_SIGNALS, CallLate
 from hermes.hooks.threads.timed_call import FOREVER, refuse_late_calls
-from hermes.plugins.manifest import PluginManifest
-from hermes.plugins.modules import forget_plugin, import_plugin
+from hermes.plugins.loading.manifest import PluginManifest
+from hermes.plugins.loading.modules import forget_plugin, import_plugin
 from hermes.plugins.offers import ProviderRegistrations
 from hermes.plugins.registry import AuxiliaryTaskEntry, CliCommand, Command, LoadedPlugin, Skill
 from hermes.plugins.services import PluginHost

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from hermes.hooks.table import Hooks
-from hermes.plugins.manifest import PluginManifest
+from hermes.plugins.loading.manifest import PluginManifest
 
 log = logging.getLogger("hermes.plugins")
 

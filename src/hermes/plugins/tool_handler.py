@@ -15,7 +15,7 @@ from hermes.hooks.copies import isolate
 from hermes.hooks.threads.event_loop import AsyncLoop
 from hermes.hooks.threads.runner import OWN_SIGNALS, CallbackRunner
 from hermes.hooks.threads.timed_call import TimedCall
-from hermes.plugins.manifest import env_names
+from hermes.plugins.loading.manifest import env_names
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
 

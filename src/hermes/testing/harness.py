@@ -13,9 +13,9 @@ from hermes.hooks.request_chain import RequestChain, RequestOutcome
 from hermes.hooks.table import Hooks
 from hermes.http.client import HttpClient
 from hermes.plugins.context import load_one
-from hermes.plugins.discovery import manifest_in
 from hermes.plugins.llm.access import ModelAccess
-from hermes.plugins.manifest import FILE_NAMES, PluginManifest, read_manifest
+from hermes.plugins.loading.discovery import manifest_in
+from hermes.plugins.loading.manifest import FILE_NAMES, PluginManifest, read_manifest
 from hermes.plugins.registry import LoadedPlugin, PluginSet
 from hermes.plugins.services import PluginHost
 from hermes.sanitize import Redactor

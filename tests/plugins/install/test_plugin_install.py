@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from hermes.errors import PluginError
-from hermes.plugins.discovery import discover
 from hermes.plugins.install.install import Installed, install_plugin, remove_plugin, update_plugin
 from hermes.plugins.install.source import FILE_NAME, InstallSource, parse_source, read_record
+from hermes.plugins.loading.discovery import discover
 from support.git_repository import Repository, write_plugin
 
 

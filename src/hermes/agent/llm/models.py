@@ -98,7 +98,7 @@ class Models:
 
     def load_plugins(self, provider: str = "") -> None:
         """Load the enabled plugins for the providers they add, and any that adds ``provider``. No host is opened."""
-        from hermes.plugins.loader import load_plugins
+        from hermes.plugins.loading.loader import load_plugins
         from hermes.tools.registry import ToolRegistry
 
         hooks, self.profiles = Hooks(), dict(PROFILES)

@@ -11,8 +11,8 @@ from hermes.cli.terminal import plain, print_json
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.edit import edit_config, unset_config
 from hermes.errors import HermesError
-from hermes.plugins.discovery import discover, find_plugin
-from hermes.plugins.manifest import PluginManifest
+from hermes.plugins.loading.discovery import discover, find_plugin
+from hermes.plugins.loading.manifest import PluginManifest
 
 _NOTES = (("MEMORY.md", "memory_char_limit"), ("USER.md", "user_char_limit"))
 

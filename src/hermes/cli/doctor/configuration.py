@@ -15,7 +15,7 @@ from hermes.cli.model.problems import split_advice
 from hermes.commands.text import plural
 from hermes.config import config_path, env_path
 from hermes.errors import ConfigError
-from hermes.plugins.discovery import is_set
+from hermes.plugins.loading.discovery import is_set
 from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
 from hermes.plugins.shell_hooks.consent import AllowList, how_to_accept
 from hermes.tools.terminal.child_process import find_program

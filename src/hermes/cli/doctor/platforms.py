@@ -9,7 +9,7 @@ from hermes.cli.doctor.check import CheckResult, ok, warning
 from hermes.cli.doctor.installation import Installation
 from hermes.commands.text import plural
 from hermes.errors import JournalError
-from hermes.plugins.discovery import discover
+from hermes.plugins.loading.discovery import discover
 
 _STATUS = "hermes gateway status"
 

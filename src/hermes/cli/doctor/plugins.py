@@ -21,8 +21,8 @@ from hermes.journal.usage.plugins import EXPORT_SITE, REGISTER_SITE, PluginCalls
 from hermes.models.profiles import CUSTOM
 from hermes.models.routing import name_of
 from hermes.plugins.check import check_plugin
-from hermes.plugins.discovery import discover, is_set, suggestion
-from hermes.plugins.manifest import PluginManifest, read_fields
+from hermes.plugins.loading.discovery import discover, is_set, suggestion
+from hermes.plugins.loading.manifest import PluginManifest, read_fields
 from hermes.plugins.offers import SELECTED_BY
 
 T = TypeVar("T")
@@ -177,7 +177,7 @@ def _package_findings(manifest: PluginManifest) -> Iterator[CheckResult]:
 
 
 def _dependencies(manifest: PluginManifest) -> list[str]:
-    from hermes.plugins.discovery import manifest_in
+    from hermes.plugins.loading.discovery import manifest_in
 
     file = manifest_in(manifest.path) if manifest.path else None
     try:

@@ -11,8 +11,8 @@ from hermes.cli.terminal import one_line, plain, print_json, print_note
 from hermes.config import Config, apply_env, config_path, hermes_home, load_config, load_env_file
 from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError
-from hermes.plugins.discovery import discover, is_set
-from hermes.plugins.loader import decide
+from hermes.plugins.loading.discovery import discover, is_set
+from hermes.plugins.loading.loader import decide
 from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
 from hermes.plugins.shell_hooks.consent import AllowList
 from hermes.sanitize import redact_text

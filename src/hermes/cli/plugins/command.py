@@ -13,7 +13,7 @@ from hermes.cli.plugins.conformance import configure_test, run_test
 from hermes.cli.plugins.installed import InstalledPlugins, as_json, plugin_row
 from hermes.cli.terminal import print_json, print_lines, warn
 from hermes.commands.text import plural
-from hermes.plugins.discovery import is_set, manifest_in, suggestion
+from hermes.plugins.loading.discovery import is_set, manifest_in, suggestion
 
 Action = Callable[[InstalledPlugins, argparse.Namespace], int]
 

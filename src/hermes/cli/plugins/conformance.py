@@ -76,7 +76,7 @@ def _folder(path: str) -> Path:
     if target.exists():
         raise PluginError(f"{path} is not a plugin; give the folder with its plugin.yaml")
     from hermes.config import hermes_home
-    from hermes.plugins.discovery import discover, find_plugin
+    from hermes.plugins.loading.discovery import discover, find_plugin
 
     manifest = find_plugin(path, discover(hermes_home(), Path.cwd()))
     if manifest.path is None:

@@ -14,8 +14,8 @@ from hermes.commands.text import plural
 from hermes.config.sections import PluginsConfig
 from hermes.errors import PluginError
 from hermes.plugins.check import PluginFinding
-from hermes.plugins.loader import load_plugins
-from hermes.plugins.manifest import PluginManifest
+from hermes.plugins.loading.loader import load_plugins
+from hermes.plugins.loading.manifest import PluginManifest
 from hermes.plugins.offers import SELECTED_BY
 from hermes.plugins.registry import LoadedPlugin, ProviderOffer
 from hermes.sanitize import redact_text

@@ -17,10 +17,10 @@ from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import JournalError
 from hermes.journal.store.port import home_store
 from hermes.journal.usage.plugins import EXPORT_SITE, PluginCalls, PluginTotals, plugin_totals
-from hermes.plugins.discovery import discover, find_plugin
 from hermes.plugins.install.source import InstallRecord, read_record
-from hermes.plugins.loader import decide
-from hermes.plugins.manifest import PluginManifest
+from hermes.plugins.loading.discovery import discover, find_plugin
+from hermes.plugins.loading.loader import decide
+from hermes.plugins.loading.manifest import PluginManifest
 from hermes.sanitize import redact_text
 
 

@@ -15,11 +15,11 @@ from hermes.cli.terminal import confirm, is_interactive, one_line, plain, print_
 from hermes.config import edit_config, edit_list, unset_config
 from hermes.errors import ConfigError, HermesError, PluginError
 from hermes.plugins.check import asks_for_override, check_plugin
-from hermes.plugins.discovery import find_plugin
 from hermes.plugins.install.install import install_plugin, remove_plugin, update_plugin
 from hermes.plugins.install.source import InstallSource, parse_source
-from hermes.plugins.loader import decide
-from hermes.plugins.manifest import PluginManifest, env_names
+from hermes.plugins.loading.discovery import find_plugin
+from hermes.plugins.loading.loader import decide
+from hermes.plugins.loading.manifest import PluginManifest, env_names
 from hermes.sanitize import is_secret_key
 
 ENABLED, DISABLED = "plugins.enabled", "plugins.disabled"

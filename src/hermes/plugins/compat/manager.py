@@ -12,11 +12,11 @@ from hermes.contract.middleware import MIDDLEWARE
 from hermes.hooks.callback import FAILED, LATE, Callback
 from hermes.plugins.compat.middleware import middleware_payload
 from hermes.plugins.compat.names import find_module
-from hermes.plugins.entry_points import GROUP
+from hermes.plugins.loading.entry_points import GROUP
 
 if TYPE_CHECKING:
     from hermes.plugins.compat.names import Names
-    from hermes.plugins.manifest import PluginManifest
+    from hermes.plugins.loading.manifest import PluginManifest
     from hermes.plugins.registry import LoadedPlugin
     from hermes.plugins.services import PluginHost
 
@@ -148,7 +148,7 @@ def manager_of(host: PluginHost) -> PluginManager:
 def names(host: PluginHost) -> Names:
     """The manager, its classes, and its methods as functions."""
     from hermes.plugins.context import PluginContext, PluginToolOverrideError
-    from hermes.plugins.manifest import PluginManifest
+    from hermes.plugins.loading.manifest import PluginManifest
 
     manager = PluginManager(host)
 

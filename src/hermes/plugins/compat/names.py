@@ -189,7 +189,7 @@ def _module_in_folder(
 
     A plugin that was moved to another place still finds its own modules under the old one.
     """
-    from hermes.plugins.modules import PARENT, module_name
+    from hermes.plugins.loading.modules import PARENT, module_name
 
     root, *parts = name.split(".")
     if root != "plugins" or not fromlist:

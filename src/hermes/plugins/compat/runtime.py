@@ -13,7 +13,7 @@ from hermes.contract.response import Record, chat_response
 from hermes.errors import PluginError
 from hermes.hooks.threads.timed_call import current_call, host_work, refuse_late_calls
 from hermes.plugins.compat.names import Names, config_of
-from hermes.plugins.modules import root_module
+from hermes.plugins.loading.modules import root_module
 from hermes.scope import current_scope
 
 if TYPE_CHECKING:

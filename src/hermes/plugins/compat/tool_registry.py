@@ -173,7 +173,7 @@ def tool_result(data: Any = None, **fields: Any) -> str:
 
 def _owner(host: PluginHost, handler: Any) -> PluginContext | None:
     """The plugin whose module defined the handler; for one that does not tell, the plugin that is being loaded."""
-    from hermes.plugins.modules import root_module
+    from hermes.plugins.loading.modules import root_module
 
     while isinstance(handler, partial):
         handler = handler.func

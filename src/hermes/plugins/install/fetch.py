@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hermes.errors import PluginError
-from hermes.plugins.discovery import manifest_files, manifest_in
 from hermes.plugins.install.source import IGNORED, InstallSource
-from hermes.plugins.manifest import FILE_NAMES
+from hermes.plugins.loading.discovery import manifest_files, manifest_in
+from hermes.plugins.loading.manifest import FILE_NAMES
 
 _GIT_SECONDS = 120
 _SHORT_COMMIT = re.compile(r"[0-9a-fA-F]{4,39}")

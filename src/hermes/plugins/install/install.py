@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from hermes.errors import PluginError
 from hermes.plugins.check import NAME, check_manifest_version
-from hermes.plugins.discovery import discover, manifest_in
 from hermes.plugins.install.fetch import fetch_files, run_git
 from hermes.plugins.install.source import InstallRecord, InstallSource, digests, read_record, tree_digest, write_record
-from hermes.plugins.manifest import PluginManifest, read_fields, read_manifest
+from hermes.plugins.loading.discovery import discover, manifest_in
+from hermes.plugins.loading.manifest import PluginManifest, read_fields, read_manifest
 
 _STAGING = ".staging-"
 _STALE_SECONDS = 3600

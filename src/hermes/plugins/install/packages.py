@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hermes.errors import PluginError
-from hermes.plugins.entry_points import GROUP, PluginEntryPoint, installed_entry_points
 from hermes.plugins.install.source import InstallSource
+from hermes.plugins.loading.entry_points import GROUP, PluginEntryPoint, installed_entry_points
 
 _PIP_SECONDS = 900
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.errors import PluginError
-from hermes.plugins.discovery import manifest_in
+from hermes.plugins.loading.discovery import manifest_in
 
 SourceKind = Literal["git", "path", "package"]
 

@@ -12,7 +12,7 @@ from hermes.config.files import config_path
 from hermes.config.sections import ShellHookConfig
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads.event_loop import CANCELLED_GRACE
-from hermes.plugins.discovery import is_set
+from hermes.plugins.loading.discovery import is_set
 from hermes.plugins.shell_hooks.command import HookCommand, is_file, read_hook_commands
 from hermes.plugins.shell_hooks.consent import AllowList, AskConsent, how_to_accept, sha256_of
 from hermes.plugins.shell_hooks.process import Finished, run_command

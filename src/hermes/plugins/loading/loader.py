@@ -12,8 +12,8 @@ from typing import Literal
 from hermes.config.sections import PluginsConfig
 from hermes.errors import PluginError
 from hermes.hooks.table import Hooks
-from hermes.plugins.discovery import discover, discover_automatic, find_plugin, is_set, suggestion
-from hermes.plugins.manifest import PluginManifest
+from hermes.plugins.loading.discovery import discover, discover_automatic, find_plugin, is_set, suggestion
+from hermes.plugins.loading.manifest import PluginManifest
 from hermes.plugins.registry import LoadedPlugin, PluginSet
 from hermes.plugins.services import HostServices, PluginHost
 from hermes.tools.registry import ToolRegistry

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes.errors import PluginError
-from hermes.plugins.manifest import FILE_NAMES, PluginManifest, Source, read_manifest
+from hermes.plugins.loading.manifest import FILE_NAMES, PluginManifest, Source, read_manifest
 
 log = logging.getLogger("hermes.plugins")
 
@@ -31,7 +31,7 @@ def is_set(name: str, env: Mapping[str, str] | None = None) -> bool:
 def bundled_folder() -> Path:
     """The plugins that come with the runtime."""
     override = os.environ.get("HERMES_BUNDLED_PLUGINS", "")
-    return Path(override) if override else Path(__file__).parent.parent / "bundled"
+    return Path(override) if override else Path(__file__).parents[2] / "bundled"
 
 
 def plugin_folders(home: Path, cwd: Path) -> list[tuple[Source, Path]]:
@@ -44,7 +44,10 @@ def plugin_folders(home: Path, cwd: Path) -> list[tuple[Source, Path]]:
 
 def discover(home: Path, cwd: Path) -> dict[str, PluginManifest]:
     """Every plugin that could be loaded, by key. Entry points win over folders."""
-    from hermes.plugins.entry_points import MEMORY_GROUP, installed_entry_points  # a run without plugins needs none
+    from hermes.plugins.loading.entry_points import (  # a run without plugins needs none
+        MEMORY_GROUP,
+        installed_entry_points,
+    )
 
     found: dict[str, PluginManifest] = {}
     for source, folder in plugin_folders(home, cwd):

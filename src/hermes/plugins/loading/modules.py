@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hermes.errors import PluginError
 from hermes.plugins.compat.names import plugin_builtins
-from hermes.plugins.manifest import PluginManifest
+from hermes.plugins.loading.manifest import PluginManifest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

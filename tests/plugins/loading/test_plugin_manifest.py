@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes.plugins.manifest import KINDS, read_manifest
+from hermes.plugins.loading.manifest import KINDS, read_manifest
 
 
 def write(folder: Path, text: str | bytes, code: str | None = None) -> Path:
@@ -116,7 +116,7 @@ def test_reading_imports_no_code_of_the_plugin(tmp_path: Path) -> None:
     write(tmp_path / "p", "name: p", f"open({str(marker)!r}, 'w')")
     read_manifest(tmp_path / "p" / "plugin.yaml", "user")
     assert not marker.exists()
-    code = "import sys, hermes.plugins.manifest; print('yaml' in sys.modules)"
+    code = "import sys, hermes.plugins.loading.manifest; print('yaml' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

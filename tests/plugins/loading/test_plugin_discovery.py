@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from hermes.errors import PluginError
-from hermes.plugins import entry_points as entry_points_module
-from hermes.plugins.discovery import bundled_folder, discover, discover_automatic, find_plugin, plugin_folders
-from hermes.plugins.entry_points import installed_entry_points
+from hermes.plugins.loading import entry_points as entry_points_module
+from hermes.plugins.loading.discovery import bundled_folder, discover, discover_automatic, find_plugin, plugin_folders
+from hermes.plugins.loading.entry_points import installed_entry_points
 from support.ordinary_user import as_ordinary_user, shared_folder
 from support.plugin_rig import Rig
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hermes.errors import Interrupted, PluginError
-from hermes.plugins.loader import decide
-from hermes.plugins.manifest import PluginManifest
+from hermes.plugins.loading.loader import decide
+from hermes.plugins.loading.manifest import PluginManifest
 from support.plugin_rig import Rig
 from support.waiting import wait_for
 
@@ -182,13 +182,14 @@ def test_with_nothing_enabled_nothing_is_scanned_or_imported(tmp_path: Path) -> 
 import sys
 from pathlib import Path
 from hermes.hooks.table import Hooks
-from hermes.plugins.loader import load_plugins
+from hermes.plugins.loading.loader import load_plugins
 from hermes.tools.registry import ToolRegistry
 class Config: enabled = []; disabled = []; entries = {{}}
 home = Path({str(tmp_path)!r})
 plugins = load_plugins(home=home, plugins_config=Config, tools=ToolRegistry(), hooks=Hooks(), services=None, cwd=home)
 assert len(plugins.loaded) == 0
-heavy = ("yaml", "importlib.metadata", "asyncio", "difflib", "hermes.plugins.context", "hermes.plugins.entry_points")
+ours = ("hermes.plugins.context", "hermes.plugins.loading.entry_points")
+heavy = ("yaml", "importlib.metadata", "asyncio", "difflib", *ours)
 print([name for name in heavy if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,0 +1,1 @@
+"""Loading of plugins: found, described by a manifest, chosen, imported."""
