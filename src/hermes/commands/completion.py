@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from hermes.commands.conversation import Conversation
-from hermes.commands.models import known_models
-from hermes.commands.sessions import session_choices
+from hermes.commands.handlers.models import known_models
+from hermes.commands.handlers.sessions import session_choices
 from hermes.commands.table import all_commands
 from hermes.config.listing import list_settings
 from hermes.config.messages import dotted

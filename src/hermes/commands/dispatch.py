@@ -90,7 +90,7 @@ def _unknown(host: Host, name: str) -> CommandAnswer:
 
 def _run_file(conversation: Conversation, name: str, arguments: str) -> CommandAnswer | None:
     """Run the command that a file of the project or of the user defines; None when there is none."""
-    from hermes.commands.prompt_files import run_file_command
+    from hermes.commands.handlers.prompt_files import run_file_command
 
     redact = conversation.host.redactor.redact
     try:
@@ -104,7 +104,7 @@ def _run_file(conversation: Conversation, name: str, arguments: str) -> CommandA
 
 def _run_skill(conversation: Conversation, name: str, arguments: str) -> CommandAnswer | None:
     """Have the agent use the skill of that name; None when there is none."""
-    from hermes.commands.skills import run_skill
+    from hermes.commands.handlers.skills import run_skill
 
     redact = conversation.host.redactor.redact
     try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hermes.commands import (
+from hermes.commands.conversation import Conversation
+from hermes.commands.handlers import (
     mcp,
     models,
     prompt_files,
@@ -17,7 +18,6 @@ from hermes.commands import (
     turns,
     work,
 )
-from hermes.commands.conversation import Conversation
 from hermes.commands.text import columns
 from hermes.contract.commands import OWN_PREFIX, SLASH_COMMANDS, SlashCommand
 from hermes.errors import HermesError, did_you_mean

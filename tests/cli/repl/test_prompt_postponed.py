@@ -51,8 +51,8 @@ LATER = (
         "hermes.agent.pipelines.model_call",
     ),
     *("hermes.sanitize.assignments", "hermes.sanitize.known", "hermes.cli.repl.turn_view", "hermes.cli.repl.markdown"),
-    *("hermes.cli.repl.prompt.completion", "hermes.commands.dispatch", "hermes.commands.sessions"),
-    *("hermes.commands.status", "hermes.commands.settings", "hermes.models.wires.chat"),
+    *("hermes.cli.repl.prompt.completion", "hermes.commands.dispatch", "hermes.commands.handlers.sessions"),
+    *("hermes.commands.handlers.status", "hermes.commands.handlers.settings", "hermes.models.wires.chat"),
 )
 #: Things of each that are elsewhere than what the prompt uses of it.
 USES = {

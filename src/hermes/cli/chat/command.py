@@ -235,7 +235,7 @@ def _answer(
                 message, session = outcome.message, outcome.session
         session = session or _session(host, args)
         if session.messages() and host.approvals.modes.chosen(session.id) and not args.quiet:
-            from hermes.commands.settings import mode_notice
+            from hermes.commands.handlers.settings import mode_notice
 
             print(mode_notice(host.approvals, session), file=sys.stderr)
         if isinstance(output, TextOutput):

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from hermes.cli.terminal import plain, print_data, print_error, print_json, print_lines, print_note
-from hermes.commands.settings import masked, select, setting_lines
+from hermes.commands.handlers.settings import masked, select, setting_lines
 from hermes.config import LoadedConfig, config_path, hermes_home, load_config, load_env_file
 from hermes.config.document import parse_value
 from hermes.config.edit import edit_config, replace_config, unset_config

@@ -74,7 +74,7 @@ def _greet(dialogue: Dialogue, notices: Sequence[str]) -> None:
     dialogue.mention_waiting()
     if session.messages():
         from hermes.commands.dispatch import run_command
-        from hermes.commands.settings import mode_notice
+        from hermes.commands.handlers.settings import mode_notice
 
         if dialogue.host.approvals.modes.chosen(session.id):
             print(mode_notice(dialogue.host.approvals, session), file=sys.stderr)

@@ -279,7 +279,7 @@ class Dialogue:
 
     def step_mode(self) -> None:
         """Change to the next permission mode."""
-        from hermes.commands.settings import mode_notice
+        from hermes.commands.handlers.settings import mode_notice
 
         session = self.conversation.session
         self.host.approvals.modes.step(session.id)
@@ -421,7 +421,7 @@ class Dialogue:
             session.abandon_open_turn("the user did not continue it")
 
     def _was_stopped_by_user(self) -> bool:
-        from hermes.commands.turns import BY_COMMAND
+        from hermes.commands.handlers.turns import BY_COMMAND
 
         turn = self.host.sessions.last_turn(self.conversation.session.id)
         return turn is not None and turn["error"] in (BY_KEY, BY_COMMAND)

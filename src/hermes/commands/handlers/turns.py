@@ -54,7 +54,7 @@ def undo(conversation: Conversation, arguments: str) -> str:
         return "Nothing was taken back."
     undone = conversation.session.undo(count)
     said = "\n".join(f"  {shortened(message_text(turn.message), 70)}" for turn in undone)
-    from hermes.commands.checkpoints import undo_files
+    from hermes.commands.handlers.checkpoints import undo_files
 
     restored = undo_files(conversation, undone[0].ordinal, files) if undone else ""
     return f"Took back {plural(len(undone), 'turn')}:\n{said}\n{restored}".rstrip()

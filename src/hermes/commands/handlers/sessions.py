@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.commands.conversation import Conversation
-from hermes.commands.settings import mode_notice
+from hermes.commands.handlers.settings import mode_notice
 from hermes.commands.text import ago, columns, plural, positive, shortened
 from hermes.errors import HermesError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from hermes.commands.conversation import Conversation
-from hermes.commands.models import model_runtime
+from hermes.commands.handlers.models import model_runtime
 from hermes.commands.text import shortened
 from hermes.config.trust import how_to_trust
 from hermes.contract.commands import RESERVED_COMMANDS, SlashCommand
