@@ -16,7 +16,7 @@ from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
 
 from hermes.config import Config
-from hermes.config.sections import AgentConfig, JournalConfig, ModelConfig, PluginsConfig
+from hermes.config.schema.sections import AgentConfig, JournalConfig, ModelConfig, PluginsConfig
 from hermes.host import Host, HostOptions
 from hermes.http.tls import VARIABLES
 from hermes.testing import ScriptedProvider

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from hermes.cli.main import main
-from hermes.config.gateway_sections import GatewayPlatformConfig
+from hermes.config.schema.gateway import GatewayPlatformConfig
 from hermes.dispatch.local import LocalDispatcher
 from hermes.gateway.api.serve import serve_until
 from hermes.host import Host

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hermes.api.function_tool import tool
     from hermes.api.output import OutputError
     from hermes.api.stream import AsyncTurnStream, TurnStream
-    from hermes.config.sections import Config
+    from hermes.config.schema.sections import Config
     from hermes.contract import events as events
     from hermes.contract.events import TurnEvent
     from hermes.errors import (
@@ -65,7 +65,7 @@ _HOMES = {
     "ApprovalAnswer": "hermes.agent.approvals.responder",
     "ApprovalRequest": "hermes.agent.approvals.responder",
     "AsyncTurnStream": "hermes.api.stream",
-    "Config": "hermes.config.sections",
+    "Config": "hermes.config.schema.sections",
     "Interrupt": "hermes.scope",
     "OutputError": "hermes.api.output",
     "TurnEvent": "hermes.contract.events",

@@ -33,8 +33,8 @@ from hermes.checkpoints.port import CheckpointPort
 from hermes.config.changes import changed_settings, config_digest
 from hermes.config.load import FreshConfig
 from hermes.config.principals import SERVED_PLATFORMS
+from hermes.config.schema.sections import BudgetsConfig, Config, PermissionMode
 from hermes.config.secrets import home_secrets
-from hermes.config.sections import BudgetsConfig, Config, PermissionMode
 from hermes.errors import HermesError, SessionNotFound
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads.limits import PluginLimits
@@ -60,7 +60,7 @@ from hermes.version import __version__
 
 if TYPE_CHECKING:
     from hermes.agent.context.inputs import TurnInputs
-    from hermes.config.mcp_sections import McpServerConfig
+    from hermes.config.schema.mcp import McpServerConfig
     from hermes.journal.turns.steps import Message
     from hermes.mcp.callbacks.sampling import SamplingModels
     from hermes.mcp.servers import McpServers

@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 
 from hermes.a2a.card import CACHE_CONTROL, CardOptions, agent_card, card_routes
 from hermes.config import Config
-from hermes.config.sections import AgentConfig, ModelConfig
+from hermes.config.schema.sections import AgentConfig, ModelConfig
 from hermes.errors import ConfigError
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from hermes.config import A2AConfig, PrincipalConfig
-from hermes.config.sections import A2APushConfig
+from hermes.config.schema.sections import A2APushConfig
 from hermes.errors import HermesError
 from hermes.http_server import slow_loris
 from hermes.testing import ScriptedProvider, by_step, text, tool_call

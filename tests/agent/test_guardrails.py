@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hermes.agent.approvals.loop_guard import LoopGuard
 from hermes.config import Config
-from hermes.config.sections import AgentConfig, ModelConfig, ToolLoopGuardrailsConfig
+from hermes.config.schema.sections import AgentConfig, ModelConfig, ToolLoopGuardrailsConfig
 from hermes.host import Host
 from hermes.testing import EventRecorder, ScriptedProvider, text, tool_call
 from support import HostFactory

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hermes.agent.events import TurnResult
-from hermes.config.sections import PluginsConfig
+from hermes.config.schema.sections import PluginsConfig
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.scope import Interrupt

@@ -15,7 +15,7 @@ from hermes.agent.context.setup import CONTINUE
 from hermes.agent.events import TurnFailed
 from hermes.agent.turn import MAX_CONTINUATIONS
 from hermes.api.agent import Agent
-from hermes.config.sections import ProviderConfig
+from hermes.config.schema.sections import ProviderConfig
 from hermes.testing import EventRecorder, ScriptedProvider, text, tool_call, tool_calls
 from hermes.trace.verify.session import verify
 from support import HostFactory, run_hermes, write_config

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from hermes.config import Config
-from hermes.config.sections import ModelConfig
+from hermes.config.schema.sections import ModelConfig
 from hermes.host import Host
 from hermes.models.endpoint import ApiMode
 from hermes.testing import ScriptedProvider, text, tool_call

@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Any
 
 from hermes.config import Config
-from hermes.config.sections import AgentConfig, ModelConfig
+from hermes.config.schema.sections import AgentConfig, ModelConfig
 from hermes.contract.events import ToolStarted, TurnEvent
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider, text, tool_call

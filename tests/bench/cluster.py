@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.config.sections import JournalConfig
+from hermes.config.schema.sections import JournalConfig
 from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
 from hermes.host import Host, HostOptions
 from hermes.journal.leases import SessionInfo

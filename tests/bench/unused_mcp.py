@@ -26,7 +26,7 @@ def measure(workspace: Workspace) -> list[Row]:
 
 
 def _with_servers(workspace: Workspace) -> Workspace:
-    from hermes.config.mcp_sections import McpServerConfig
+    from hermes.config.schema.mcp import McpServerConfig
     from hermes.mcp.manifest import Manifest, ManifestCache, ManifestTool
     from hermes.mcp.settings import entry_digest
 

@@ -16,7 +16,7 @@ from hermes.checkpoints.recorder import Checkpoints, TurnInProgress
 from hermes.checkpoints.store import CheckpointError, delete_checkpoints_of
 from hermes.cli.doctor.installation import Installation
 from hermes.cli.doctor.journal import check_checkpoints
-from hermes.config.sections import CheckpointsConfig
+from hermes.config.schema.sections import CheckpointsConfig
 from hermes.contract.events import CheckpointMissing, TurnEvent
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import HostFactory

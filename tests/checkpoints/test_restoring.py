@@ -13,7 +13,7 @@ from hermes.checkpoints import states
 from hermes.checkpoints.recorder import Checkpoints, TurnInProgress
 from hermes.checkpoints.restore import RestorePlan, file_diff, plan_restore, restore
 from hermes.cli.main import main
-from hermes.config.sections import CheckpointsConfig
+from hermes.config.schema.sections import CheckpointsConfig
 from hermes.testing import ScriptedProvider, ScriptedResponder, text, tool_call
 from support import HostFactory, write_config
 from support.repl_terminal import ReplTerminal

@@ -11,7 +11,7 @@ from hermes.agent.session import Session
 from hermes.cli.doctor.installation import Installation
 from hermes.cli.doctor.tools import check_prompt_files
 from hermes.commands.table import all_commands
-from hermes.config.sections import PermissionMode
+from hermes.config.schema.sections import PermissionMode
 from hermes.config.trust import FolderTrust
 from hermes.host import Host
 from hermes.testing import ScriptedProvider, ScriptedResponder, text, tool_call

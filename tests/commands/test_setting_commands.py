@@ -10,7 +10,7 @@ import pytest
 from hermes.agent.llm.side_call import SideModel
 from hermes.commands.completion import argument_candidates
 from hermes.commands.table import all_commands
-from hermes.config.sections import FallbackConfig, ProviderConfig
+from hermes.config.schema.sections import FallbackConfig, ProviderConfig
 from hermes.scope import Scope
 from hermes.testing import ScriptedProvider, text
 from support import HostFactory

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import FallbackConfig
+from hermes.config.schema.sections import FallbackConfig
 from hermes.contract.events import ToolStarted
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE

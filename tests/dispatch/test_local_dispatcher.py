@@ -14,7 +14,7 @@ import pytest
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.session import Session, stored_result
-from hermes.config.sections import WorkerConfig
+from hermes.config.schema.sections import WorkerConfig
 from hermes.contract.events import TextDelta, TurnEvent
 from hermes.dispatch.local import LocalDispatcher
 from hermes.dispatch.port import CHILDREN, Dispatcher, TurnRequest

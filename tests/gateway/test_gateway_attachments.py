@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hermes.config.gateway_sections import GatewayConfig
 from hermes.config.principals import default_workspace
+from hermes.config.schema.gateway import GatewayConfig
 from hermes.gateway.adapter import MessageEvent, MessageFile, Platform, SessionSource
 from hermes.gateway.chats.answers import turn_message
 from hermes.gateway.store.attachments import FOLDER, NOT_STORED, safe_name, store_files

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.gateway_sections import GatewayPlatformConfig
+from hermes.config.schema.gateway import GatewayPlatformConfig
 from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, PlatformConfig, ProcessingOutcome, SendResult
 from hermes.gateway.store.outbox import Outbox, OutgoingMessage
 from support.gateway_rig import GatewayRig, RunningGateway

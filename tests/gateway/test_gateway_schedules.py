@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from hermes.config.sections import CronConfig
+from hermes.config.schema.sections import CronConfig
 from hermes.gateway.schedules import ScheduleService
 from hermes.schedules.schedule import Schedule
 from hermes.schedules.scheduler import is_running

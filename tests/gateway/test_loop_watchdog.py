@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.gateway_sections import GatewayPlatformConfig
+from hermes.config.schema.gateway import GatewayPlatformConfig
 from support import line_platform
 from support.gateway_rig import GatewayRig
 from support.waiting import HANG, wait_until

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes.config import Config
-from hermes.config.sections import ModelConfig, ProviderConfig
+from hermes.config.schema.sections import ModelConfig, ProviderConfig
 from hermes.contract.response import Record
 from hermes.errors import ConfigError, ProviderError
 from hermes.http.address import parse_url

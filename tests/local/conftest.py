@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.sections import LocalConfig
+from hermes.config.schema.sections import LocalConfig
 from hermes.local.install.parts import WEIGHTS_FILE, site_folder
 from hermes.local.service import LocalService
 from hermes.models.driver import Driver

@@ -11,7 +11,7 @@ import pytest
 
 from hermes.agent.events import TurnResult
 from hermes.config import Config
-from hermes.config.sections import ApprovalsConfig, FallbackConfig, LocalConfig, ModelConfig
+from hermes.config.schema.sections import ApprovalsConfig, FallbackConfig, LocalConfig, ModelConfig
 from hermes.errors import ConfigError
 from hermes.host import Host, HostOptions
 from hermes.local.endpoint import ADDRESS, EMBEDDED, LOCAL, NOTICE

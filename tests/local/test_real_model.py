@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hermes.config.sections import LocalConfig
+from hermes.config.schema.sections import LocalConfig
 from hermes.errors import ProviderError
 from hermes.local.install.install import inspect
 from hermes.local.prompt.wire import EmbeddedWire

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import LocalConfig
+from hermes.config.schema.sections import LocalConfig
 from hermes.errors import ConfigError, Interrupted, ProviderError
 from hermes.local.install.parts import WEIGHTS_FILE, site_folder
 from hermes.local.running import living_state, running_states
@@ -28,7 +28,7 @@ from support.local_rig import ENDPOINT, ServiceFactory, ask, gone, write_gguf
 USER = """
 import sys
 from pathlib import Path
-from hermes.config.sections import LocalConfig
+from hermes.config.schema.sections import LocalConfig
 from hermes.local.service import LocalService
 from hermes.models.driver import Driver
 from support.local_rig import ask

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hermes.config.mcp_sections import McpLifecycleConfig, McpServerConfig, McpToolFilterConfig
+from hermes.config.schema.mcp import McpLifecycleConfig, McpServerConfig, McpToolFilterConfig
 from hermes.errors import Interrupted
 from hermes.host import Host
 from hermes.mcp.server import McpServer
@@ -136,8 +136,8 @@ def test_a_server_that_dies_at_its_start_is_reported_with_its_last_words_and_not
 
 
 def test_a_silent_server_and_one_that_does_not_exist_do_not_hold_up_the_others(tmp_path: Path) -> None:
-    from hermes.config.mcp_sections import McpServerConfig
-    from hermes.config.sections import Config
+    from hermes.config.schema.mcp import McpServerConfig
+    from hermes.config.schema.sections import Config
 
     entries = {"s": faulty("silent"), "n": McpServerConfig(command="no-such-program-here"), "f": faulty()}
     with Host(tmp_path, Config(mcp_servers=entries, mcp_discovery_timeout=0), cwd=tmp_path) as host:
@@ -155,7 +155,7 @@ def test_a_silent_server_fails_at_its_connect_timeout(tmp_path: Path) -> None:
 
 
 def test_a_program_that_is_no_server_is_reported(tmp_path: Path) -> None:
-    from hermes.config.mcp_sections import McpServerConfig
+    from hermes.config.schema.mcp import McpServerConfig
 
     with mcp_host(tmp_path, {"s": McpServerConfig(command="true")}) as host:
         assert status(host, "s").state == "failed"

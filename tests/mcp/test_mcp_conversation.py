@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import ApprovalsConfig, DelegationConfig
+from hermes.config.schema.sections import ApprovalsConfig, DelegationConfig
 from hermes.testing import ScriptedProvider, text, tool_call
 from support.configured import configured_host, tool_answers
 from support.mcp_rig import FAULTY, faulty, wait_for_state

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hermes.cli.main import main
-from hermes.config.mcp_sections import McpServerConfig
+from hermes.config.schema.mcp import McpServerConfig
 from hermes.mcp.transport.tokens import token_file
 from support import CERTIFICATE
 from support.mcp_http_server import McpHttpServer, mcp_http_server

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import Config
+from hermes.config.schema.sections import Config
 from hermes.config.trust import FolderTrust
 from hermes.host import Host
 from hermes.mcp.project import project_servers

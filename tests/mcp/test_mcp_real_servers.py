@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.mcp_sections import McpServerConfig
+from hermes.config.schema.mcp import McpServerConfig
 from support.mcp_rig import call, mcp_host
 from support.waiting import wait_until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes.config.load import load_text
-from hermes.config.mcp_sections import McpServerConfig
+from hermes.config.schema.mcp import McpServerConfig
 from hermes.mcp.errors import McpError
 from hermes.mcp.settings import check_entry, entry_digest, resolve_entry
 

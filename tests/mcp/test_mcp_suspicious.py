@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.cli.main import main
-from hermes.config.mcp_sections import McpServerConfig
+from hermes.config.schema.mcp import McpServerConfig
 from hermes.mcp.errors import McpError
 from hermes.mcp.transport.suspicious import check_command
 from support.mcp_rig import FAULTY, call, mcp_host

@@ -19,7 +19,7 @@ from mcp_types import CallToolResult, TextContent
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from hermes.config.sections import A2AConfig, ApprovalsConfig
+from hermes.config.schema.sections import A2AConfig, ApprovalsConfig
 from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.http_server.principals import Principals

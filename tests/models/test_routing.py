@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import (
+from hermes.config.schema.sections import (
     Config,
     FallbackConfig,
     ModelConfig,

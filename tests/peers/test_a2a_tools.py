@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from hermes.config import A2AAgentConfig, A2AConfig, Config
-from hermes.config.sections import AgentConfig, ModelConfig, SecurityConfig
+from hermes.config.schema.sections import AgentConfig, ModelConfig, SecurityConfig
 from hermes.errors import Interrupted
 from hermes.host import Host, HostOptions
 from hermes.peers.hops import hops_scope

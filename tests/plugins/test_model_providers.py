@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import AgentConfig, Config, FallbackConfig, ModelConfig, PluginsConfig, ProviderConfig
+from hermes.config.schema.sections import (
+    AgentConfig,
+    Config,
+    FallbackConfig,
+    ModelConfig,
+    PluginsConfig,
+    ProviderConfig,
+)
 from hermes.errors import ConfigError, PluginError
 from hermes.host import Host, HostOptions
 from hermes.models.endpoint import Quirks

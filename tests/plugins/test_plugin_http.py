@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import PluginsConfig, SecurityConfig
+from hermes.config.schema.sections import PluginsConfig, SecurityConfig
 from hermes.errors import HermesError, Interrupted
 from hermes.plugins.http import PluginHttp
 from hermes.scope import Scope, current_scope

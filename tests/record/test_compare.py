@@ -9,7 +9,7 @@ import pytest
 
 from hermes.cli.main import main
 from hermes.config import Config
-from hermes.config.sections import AgentConfig, ModelConfig
+from hermes.config.schema.sections import AgentConfig, ModelConfig
 from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.record.bisect import bisect, changes_between

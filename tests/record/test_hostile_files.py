@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.config import Config
-from hermes.config.sections import AgentConfig, ModelConfig
+from hermes.config.schema.sections import AgentConfig, ModelConfig
 from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.record.audit.evidence import export_evidence, verify_evidence

@@ -14,7 +14,7 @@ import pytest
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.cli.main import main
 from hermes.config import Config
-from hermes.config.sections import BudgetsConfig
+from hermes.config.schema.sections import BudgetsConfig
 from hermes.errors import HermesError, SessionNotFound
 from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.models.endpoint import ApiMode

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import CronConfig
+from hermes.config.schema.sections import CronConfig
 from hermes.testing import ScriptedProvider
 from support.configured import configured_host
 from support.schedule_rig import MakeRig, Rig

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.config.sections import CronConfig, ToolLoopGuardrailsConfig
+from hermes.config.schema.sections import CronConfig, ToolLoopGuardrailsConfig
 from hermes.host import Host
 from hermes.schedules.store import Schedules, new_schedule
 from hermes.schedules.tool import TOOL

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import CronConfig, PluginsConfig
+from hermes.config.schema.sections import CronConfig, PluginsConfig
 from hermes.host import Host
 from hermes.schedules.provider import serve
 from hermes.schedules.scheduler import Scheduler, is_running

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import ApprovalsConfig
+from hermes.config.schema.sections import ApprovalsConfig
 from hermes.errors import HermesError
 from hermes.schedules.schedule import ScheduleError, check_text
 from hermes.schedules.scheduler import announced, is_running

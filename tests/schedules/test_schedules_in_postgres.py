@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from hermes.config.sections import JournalConfig
+from hermes.config.schema.sections import JournalConfig
 from hermes.testing import ScriptedProvider, failure, text
 from support.schedule_rig import MakeRig
 

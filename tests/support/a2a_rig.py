@@ -19,8 +19,8 @@ from a2a.types import GetTaskRequest, Message, Part, Role, SendMessageRequest, S
 
 from hermes.a2a.server.process import A2AListenAddress, serve_until
 from hermes.config import A2AConfig, Config
-from hermes.config.mcp_sections import McpServerConfig
-from hermes.config.sections import AgentConfig, ApprovalsConfig, ModelConfig, PrincipalConfig
+from hermes.config.schema.mcp import McpServerConfig
+from hermes.config.schema.sections import AgentConfig, ApprovalsConfig, ModelConfig, PrincipalConfig
 from hermes.host import Host, HostOptions
 from hermes.http_server.principals import read_principals
 from hermes.sanitize import Redactor

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 
 from hermes.config import Config, PrincipalConfig
-from hermes.config.gateway_sections import GatewayApiConfig, GatewayConfig
-from hermes.config.sections import AgentConfig, JournalConfig, ModelConfig, WorkerConfig
+from hermes.config.schema.gateway import GatewayApiConfig, GatewayConfig
+from hermes.config.schema.sections import AgentConfig, JournalConfig, ModelConfig, WorkerConfig
 from hermes.gateway.api.serve import serve_until
 from hermes.host import Host, HostOptions
 from hermes.http_server.listen_address import ListenAddress

@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes.agent.approvals.responder import ApprovalAnswer
 from hermes.config import Config
-from hermes.config.sections import AgentConfig, ApprovalsConfig, AuxiliaryTaskConfig, ModelConfig
+from hermes.config.schema.sections import AgentConfig, ApprovalsConfig, AuxiliaryTaskConfig, ModelConfig
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider
 

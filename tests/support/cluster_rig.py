@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from hermes.config import Config
-from hermes.config.sections import AgentConfig, JournalConfig, ModelConfig, WorkerConfig
+from hermes.config.schema.sections import AgentConfig, JournalConfig, ModelConfig, WorkerConfig
 from hermes.dispatch.choose import surface_config
 from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
 from hermes.dispatch.port import DispatchedTurn, TurnRequest

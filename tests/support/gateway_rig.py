@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hermes.config.gateway_sections import GatewayConfig, GatewayPlatformConfig
-from hermes.config.sections import WorkerConfig
+from hermes.config.schema.gateway import GatewayConfig, GatewayPlatformConfig
+from hermes.config.schema.sections import WorkerConfig
 from hermes.gateway.gateway import Gateway, GatewayService
 from hermes.host import Host
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hermes.config.sections import PluginsConfig
+from hermes.config.schema.sections import PluginsConfig
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads.limits import PluginLimits
 from hermes.plugins.loading.loader import load_plugins

@@ -13,7 +13,7 @@ import msgspec
 from nat.atif import Trajectory
 
 from hermes.config import Config
-from hermes.config.sections import AgentConfig, ModelConfig, PluginsConfig
+from hermes.config.schema.sections import AgentConfig, ModelConfig, PluginsConfig
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider
 from hermes.tools.registry import Tool

@@ -16,7 +16,9 @@ from typing import Any
 
 import msgspec
 
-from hermes.config import gateway_sections, mcp_sections, sections
+from hermes.config.schema import gateway as gateway_sections
+from hermes.config.schema import mcp as mcp_sections
+from hermes.config.schema import sections
 
 #: The variable that names the file.
 FILE = "RECORD_SETTING_READS"

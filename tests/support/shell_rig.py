@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hermes.config.sections import ShellHookConfig as Configured
+from hermes.config.schema.sections import ShellHookConfig as Configured
 from hermes.hooks.table import Hooks
 from hermes.plugins.shell_hooks.consent import ConsentAnswer, ConsentQuestion
 from hermes.plugins.shell_hooks.load import load_shell_hooks

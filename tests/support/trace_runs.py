@@ -11,7 +11,7 @@ from typing import Any
 
 from hermes.agent.session import Session
 from hermes.config import Config
-from hermes.config.sections import AgentConfig, FallbackConfig, ModelConfig, ProviderConfig
+from hermes.config.schema.sections import AgentConfig, FallbackConfig, ModelConfig, ProviderConfig
 from hermes.host import Host, HostOptions
 from hermes.plugins.llm.access import PluginLlm
 from hermes.scope import Interrupt, Scope

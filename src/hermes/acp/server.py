@@ -128,7 +128,7 @@ class AcpServer:
         from typing import get_args
 
         from hermes.agent.approvals.modes import MODES
-        from hermes.config.sections import PermissionMode
+        from hermes.config.schema.sections import PermissionMode
 
         editor, mode = self._session_of(params), params.get("modeId")
         known = next((name for name in get_args(PermissionMode) if name == mode), None)
@@ -238,7 +238,7 @@ def _folder(params: Params) -> Path:
 
 def _mcp_servers(servers: list[Any]) -> dict[str, Any]:
     """The editor's MCP servers as entries of the configuration."""
-    from hermes.config.mcp_sections import McpServerConfig
+    from hermes.config.schema.mcp import McpServerConfig
 
     entries: dict[str, Any] = {}
     for server in servers:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hermes.agent.tools.web import WebProviders
     from hermes.agent.workers import Workers
     from hermes.checkpoints.port import CheckpointPort
-    from hermes.config.sections import Config
+    from hermes.config.schema.sections import Config
     from hermes.hooks.table import Hooks
     from hermes.journal.history.search import SearchIndex
     from hermes.journal.runner import Runner

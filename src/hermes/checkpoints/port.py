@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hermes.checkpoints.recorder import Checkpoints, TurnInProgress
     from hermes.checkpoints.store import Checkpoint
-    from hermes.config.sections import CheckpointsConfig
+    from hermes.config.schema.sections import CheckpointsConfig
 
 
 class CheckpointPort:

@@ -29,7 +29,7 @@ from hermes.config.principals import principal_home
 from hermes.config.trust import project_root
 
 if TYPE_CHECKING:
-    from hermes.config.sections import CheckpointsConfig
+    from hermes.config.schema.sections import CheckpointsConfig
 
 log = logging.getLogger("hermes.checkpoints")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hermes.config.environment import apply_env, env_path, load_env_file
 from hermes.config.files import config_path, hermes_home
 from hermes.config.load import LoadedConfig, load_config
-from hermes.config.sections import (
+from hermes.config.schema.sections import (
     A2AAgentConfig,
     A2AConfig,
     A2APushConfig,

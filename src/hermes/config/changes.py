@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.config.sections import Config
+from hermes.config.schema.sections import Config
 from hermes.sanitize import is_secret_key
 
 

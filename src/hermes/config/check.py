@@ -9,9 +9,9 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from hermes.config.aliases import AliasedConfig, AliasedModelConfig
 from hermes.config.messages import KeyPath, allowed_values, describe, dotted, suggestion
-from hermes.config.sections import ApiMode, AuxiliaryConfig, HooksConfig, MemoryConfig
+from hermes.config.schema.aliases import AliasedConfig, AliasedModelConfig
+from hermes.config.schema.sections import ApiMode, AuxiliaryConfig, HooksConfig, MemoryConfig
 
 #: Sections whose other keys are names chosen by the user: the field that collects them, and what an item is.
 NAMED_ITEMS: dict[type, tuple[str, type]] = {

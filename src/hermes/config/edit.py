@@ -18,7 +18,7 @@ from hermes.config.document import parse_document
 from hermes.config.files import config_path, locked, write_atomically
 from hermes.config.load import read_text
 from hermes.config.messages import KeyPath, describe, dotted
-from hermes.config.sections import Config
+from hermes.config.schema.sections import Config
 from hermes.errors import ConfigError
 
 #: A dotted key: parts may be quoted when they hold dots themselves.

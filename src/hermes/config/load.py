@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hermes.config.files import config_path, write_atomically
-from hermes.config.sections import Config
+from hermes.config.schema.sections import Config
 from hermes.errors import ConfigError
 from hermes.version import __version__
 
@@ -60,10 +60,10 @@ def load_text(text: str, path: Path, environ: Mapping[str, str]) -> LoadedConfig
 
 def load_document(raw: dict[str, Any], path: Path, environ: Mapping[str, str], text: str = "") -> LoadedConfig:
     """The configuration that plain data holds; with the ``text`` it came from, messages name the line."""
-    from hermes.config.aliases import resolve_aliases
     from hermes.config.check import check
     from hermes.config.environment import expand_references
     from hermes.config.messages import dotted
+    from hermes.config.schema.aliases import resolve_aliases
 
     warnings: list[str] = []
     expanded = expand_references(raw, environ, warnings.append)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from hermes.config.environment import holds_secret_or_address
-from hermes.config.sections import Config
+from hermes.config.schema.sections import Config
 from hermes.errors import nearest
 
 #: The way to a value: keys of mappings and indexes of lists.

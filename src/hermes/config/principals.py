@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hermes.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hermes.config.sections import Config, PrincipalConfig
+    from hermes.config.schema.sections import Config, PrincipalConfig
 
 FOLDER = "principals"
 #: Surfaces whose callers are strangers to the owner of the home.

@@ -14,7 +14,7 @@ import msgspec
 from hermes.config.environment import env_path, load_env_file
 from hermes.config.files import config_path
 from hermes.config.load import load_config
-from hermes.config.sections import Config
+from hermes.config.schema.sections import Config
 from hermes.errors import ConfigError
 from hermes.sanitize import Redactor, is_secret_key
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
-from hermes.config.sections import Config
+from hermes.config.schema.sections import Config
 from hermes.dispatch.local import LocalDispatcher
 from hermes.dispatch.port import Dispatcher, TurnEntry
 from hermes.errors import JournalError

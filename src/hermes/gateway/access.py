@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from hermes.config.gateway_sections import GatewayConfig, GatewayPlatformConfig
 from hermes.config.principals import default_workspace, make_private
+from hermes.config.schema.gateway import GatewayConfig, GatewayPlatformConfig
 from hermes.gateway.adapter import PlatformEntry, SessionSource, build_session_key
 from hermes.gateway.store.users import GatewayUsers, Role
 from hermes.host import Host

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hermes.config.principals import configured_principals, default_workspace, make_private
-from hermes.config.sections import Config, PrincipalScope
+from hermes.config.schema.sections import Config, PrincipalScope
 from hermes.errors import ConfigError
 from hermes.sanitize import Redactor
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from hermes.config.sections import LocalConfig
+from hermes.config.schema.sections import LocalConfig
 from hermes.contract.response import Record
 from hermes.errors import ConfigError
 from hermes.local.endpoint import is_embedded, is_local, settled

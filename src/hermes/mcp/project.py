@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from hermes.config.load import load_document
-from hermes.config.mcp_sections import McpServerConfig
+from hermes.config.schema.mcp import McpServerConfig
 from hermes.config.trust import FolderTrust, how_to_trust
 from hermes.errors import ConfigError
 

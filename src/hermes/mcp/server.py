@@ -17,7 +17,7 @@ from hermes.tools.results import tool_error, tool_result
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from hermes.config.mcp_sections import McpServerConfig
+    from hermes.config.schema.mcp import McpServerConfig
     from hermes.mcp.callbacks.server_callbacks import ServerCallbacks
     from hermes.mcp.connection import Opening, ServerConnection
     from hermes.mcp.environment import ClientEnvironment

@@ -20,7 +20,7 @@ from hermes.mcp.tools.names import toolset_name
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from hermes.config.mcp_sections import McpServerConfig
+    from hermes.config.schema.mcp import McpServerConfig
     from hermes.mcp.environment import ClientEnvironment
     from hermes.tools.registry import ToolRegistry
 

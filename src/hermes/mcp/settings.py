@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from hermes.config.mcp_sections import McpServerConfig
+from hermes.config.schema.mcp import McpServerConfig
 from hermes.errors import did_you_mean
 from hermes.mcp.errors import McpError
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hermes.config.principals import default_workspace
-from hermes.config.sections import PrincipalScope
+from hermes.config.schema.sections import PrincipalScope
 
 #: Answering approvals has to be granted: who asks for something does not approve it.
 DEFAULT_SCOPES: frozenset[PrincipalScope] = frozenset(("send", "read", "cancel"))

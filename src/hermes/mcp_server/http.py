@@ -13,7 +13,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hermes.config.sections import A2AConfig
+from hermes.config.schema.sections import A2AConfig
 from hermes.http_server import server
 from hermes.http_server.listen_address import base_url
 from hermes.http_server.principals import Principal, Principals

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from hermes.config.sections import A2AConfig
+from hermes.config.schema.sections import A2AConfig
 from hermes.errors import did_you_mean
 from hermes.http.address import Address, is_loopback
 from hermes.peers.failures import PeerError

@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from hermes.config.changes import changed_settings
-from hermes.config.sections import Config
+from hermes.config.schema.sections import Config
 from hermes.errors import HermesError
 from hermes.record.replay import ReplayResult
 

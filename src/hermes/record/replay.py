@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from hermes.agent.children.assignments import DELEGATE
 from hermes.agent.session import Session
 from hermes.config.changes import changed_settings
+from hermes.config.schema.sections import BudgetsConfig, Config
 from hermes.config.secrets import home_secrets
-from hermes.config.sections import BudgetsConfig, Config
 from hermes.errors import HermesError
 from hermes.host import RECORDED_OPTIONS, Host, HostOptions
 from hermes.journal.store.port import Store

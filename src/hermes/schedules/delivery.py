@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes.config.files import write_atomically
 from hermes.config.principals import make_private
-from hermes.config.sections import Config
+from hermes.config.schema.sections import Config
 from hermes.errors import HermesError
 from hermes.schedules.schedule import Schedule, ScheduleError, ScheduleRun
 from hermes.schedules.timing import zone_of

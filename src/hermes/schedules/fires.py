@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from hermes.config.sections import CronConfig
+from hermes.config.schema.sections import CronConfig
 from hermes.journal.bodies import clean_text
 from hermes.journal.runner import Runner
 from hermes.journal.store.connection import JournalConnection

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes.config.principals import default_workspace, make_private
+from hermes.config.schema.sections import Config
 from hermes.config.secrets import home_redactor
-from hermes.config.sections import Config
 from hermes.errors import PluginError
 from hermes.journal.store.port import Store
 from hermes.schedules.delivery import destination

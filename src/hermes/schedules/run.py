@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hermes.agent.llm.models import Models
     from hermes.agent.runtime import Runtime
     from hermes.agent.session import Session
-    from hermes.config.sections import Config
+    from hermes.config.schema.sections import Config
     from hermes.journal.runner import Runner
     from hermes.journal.sessions import Sessions
     from hermes.journal.store.port import Store

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent.memory.injection import injection_in
-from hermes.config.sections import CronConfig
+from hermes.config.schema.sections import CronConfig
 from hermes.errors import HermesError
 from hermes.schedules.delivery import destination
 from hermes.schedules.origin import chat_of_session

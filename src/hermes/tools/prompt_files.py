@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from hermes.config.sections import PermissionMode
+from hermes.config.schema.sections import PermissionMode
 from hermes.config.trust import FolderTrust, project_root
 from hermes.errors import ConfigError
 

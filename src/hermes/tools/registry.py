@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from hermes.config.sections import Config
+from hermes.config.schema.sections import Config
 from hermes.errors import PluginError
 from hermes.scope import Scope
 from hermes.tools.sandbox.confinement import Confinements

@@ -14,7 +14,7 @@ from hermes.a2a.server.store.database import Database
 from hermes.agent.session import Session
 from hermes.config import A2AConfig, Config, PrincipalConfig
 from hermes.config.principals import default_workspace, principal_home
-from hermes.config.sections import (
+from hermes.config.schema.sections import (
     ApprovalsConfig,
     AuxiliaryConfig,
     AuxiliaryTaskConfig,

@@ -18,7 +18,7 @@ from a2a.types import ListTasksRequest, a2a_pb2_grpc
 from google.protobuf import json_format
 
 from hermes.config import A2AConfig, PrincipalConfig
-from hermes.config.sections import A2APushConfig
+from hermes.config.schema.sections import A2APushConfig
 from hermes.testing import RecordedRequest, ScriptedProvider, by_step, text, tool_call
 from support import run_hermes, start_hermes, write_config
 from support.a2a_rig import UNUSED_TLS, VERSION, Served, served, sse_documents, wait_until, wire_message

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from hermes.config import A2AConfig
-from hermes.config.sections import A2APushConfig
+from hermes.config.schema.sections import A2APushConfig
 from hermes.testing import ScriptedProvider, text
 from support.a2a_rig import Served, served, wait_until, wire_message
 

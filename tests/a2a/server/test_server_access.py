@@ -22,7 +22,7 @@ from hermes.a2a.server.store.database import Database
 from hermes.a2a.server.store.messages import AcceptedMessages
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
 from hermes.config import A2AConfig, Config, PrincipalConfig
-from hermes.config.sections import A2APushConfig
+from hermes.config.schema.sections import A2APushConfig
 from hermes.errors import HermesError
 from hermes.http_server.listen_address import ListenAddress, check_listen_address
 from hermes.http_server.principals import Principals, read_principals

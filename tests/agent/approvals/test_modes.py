@@ -11,7 +11,7 @@ import pytest
 
 from hermes.agent.approvals.modes import MODES, STEPPED
 from hermes.config import load_config
-from hermes.config.sections import TerminalConfig
+from hermes.config.schema.sections import TerminalConfig
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider, ScriptedResponder, text, tool_call
 from hermes.tools.registry import Tool

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.agent.children.assignments import MAX_CHILDREN, AssignmentReader
-from hermes.config.sections import DelegationConfig
+from hermes.config.schema.sections import DelegationConfig
 from hermes.errors import HermesError
 from hermes.tools.registry import Args, Tool, ToolContext, ToolRegistry
 

@@ -15,7 +15,7 @@ import pytest
 from hermes.agent.context.plan import SUMMARY_MARK, is_summary, pairing_problem
 from hermes.agent.context.tokens import estimate
 from hermes.agent.session import Session
-from hermes.config.sections import ProviderConfig, ProviderQuirksConfig
+from hermes.config.schema.sections import ProviderConfig, ProviderQuirksConfig
 from hermes.errors import HermesError, Interrupted
 from hermes.host import Host
 from hermes.journal.bodies import to_json

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import ImageGenConfig, PluginsConfig, SecurityConfig
+from hermes.config.schema.sections import ImageGenConfig, PluginsConfig, SecurityConfig
 from hermes.errors import HermesError
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, text, tool_call

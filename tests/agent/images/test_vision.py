@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from hermes.agent.images.attachments import image_part
-from hermes.config.sections import AuxiliaryConfig, AuxiliaryTaskConfig
+from hermes.config.schema.sections import AuxiliaryConfig, AuxiliaryTaskConfig
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.scope import Interrupt

@@ -13,7 +13,7 @@ import pytest
 
 from hermes.agent.context.setup import OUT_OF_BUDGET
 from hermes.agent.llm.budgets import ANSWER_TOKENS, Budgets, CallBound
-from hermes.config.sections import BudgetLimitsConfig, BudgetsConfig
+from hermes.config.schema.sections import BudgetLimitsConfig, BudgetsConfig
 from hermes.contract.events import BudgetReached, TurnEvent
 from hermes.contract.llm import PluginLlmBudgetError
 from hermes.errors import BudgetExceeded

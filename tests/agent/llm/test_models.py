@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.config import Config
-from hermes.config.sections import FallbackConfig, ModelConfig, ProviderConfig
+from hermes.config.schema.sections import FallbackConfig, ModelConfig, ProviderConfig
 from hermes.errors import ConfigError
 from hermes.host import Host
 from hermes.models.credentials.store import AuthFile, add_key

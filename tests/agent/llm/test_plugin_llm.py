@@ -329,7 +329,7 @@ def test_images_that_nobody_sees_are_refused_before_anything_is_sent(home: Path,
 
 def test_a_host_that_ignores_the_users_file_ignores_its_grants(home: Path, workdir: Path) -> None:
     from hermes.config import Config
-    from hermes.config.sections import ModelConfig
+    from hermes.config.schema.sections import ModelConfig
     from hermes.host import Host, HostOptions
     from hermes.plugins.llm.access import PluginLlm
     from support.llm_rig import write_settings

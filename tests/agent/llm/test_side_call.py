@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hermes.config import Config
-from hermes.config.sections import (
+from hermes.config.schema.sections import (
     AgentConfig,
     AuxiliaryConfig,
     AuxiliaryTaskConfig,

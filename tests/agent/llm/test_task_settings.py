@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.sections import AuxiliaryConfig, AuxiliaryTaskConfig, Config, ModelConfig, PluginsConfig
+from hermes.config.schema.sections import AuxiliaryConfig, AuxiliaryTaskConfig, Config, ModelConfig, PluginsConfig
 from hermes.host import Host
 from hermes.scope import Scope
 from hermes.testing import ScriptedProvider, text

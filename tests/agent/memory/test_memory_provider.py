@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from hermes.agent.memory import provider as memory_provider
-from hermes.config.sections import MemoryConfig, PluginsConfig
+from hermes.config.schema.sections import MemoryConfig, PluginsConfig
 from hermes.host import Host
 from hermes.plugins.registry import ProviderOffer
 from hermes.scope import Interrupt

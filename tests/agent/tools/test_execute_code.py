@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
-from hermes.config.sections import CodeExecutionConfig, PluginsConfig, TerminalConfig
+from hermes.config.schema.sections import CodeExecutionConfig, PluginsConfig, TerminalConfig
 from hermes.host import Host
 from hermes.journal.bodies import unpack
 from hermes.journal.store.connection import JournalConnection

@@ -16,7 +16,7 @@ from hermes.acp.server import AcpServer
 from hermes.api.agent import Agent
 from hermes.cli.main import main
 from hermes.config import load_config
-from hermes.config.mcp_sections import McpServerConfig, McpToolFilterConfig
+from hermes.config.schema.mcp import McpServerConfig, McpToolFilterConfig
 from hermes.host import Host
 from hermes.mcp.manifest import Manifest, ManifestCache, ManifestTool
 from hermes.mcp.settings import entry_digest

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hermes.bundled.chaos import Chaos, ChaosRule, ChaosSettings
-from hermes.config.sections import PluginsConfig
+from hermes.config.schema.sections import PluginsConfig
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.sqlite.store import SqliteStore

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import DelegationConfig
+from hermes.config.schema.sections import DelegationConfig
 from hermes.host import Host
 from hermes.scope import Interrupt
 from hermes.testing import (

@@ -16,7 +16,7 @@ import pytest
 from hermes.bundled.platforms.matrix.adapter import MatrixAdapter
 from hermes.bundled.platforms.matrix.events import read_event
 from hermes.bundled.platforms.matrix.settings import read_settings
-from hermes.config.gateway_sections import GatewayPlatformConfig
+from hermes.config.schema.gateway import GatewayPlatformConfig
 from hermes.errors import ConfigError
 from hermes.gateway.adapter import PlatformConfig
 from hermes.plugins.http import PluginHttp

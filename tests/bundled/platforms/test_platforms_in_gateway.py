@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.gateway_sections import GatewayConfig, GatewayPlatformConfig
+from hermes.config.schema.gateway import GatewayConfig, GatewayPlatformConfig
 from hermes.gateway.gateway import Gateway
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text
 from support.chat_servers import IrcClient, free_port, ngircd

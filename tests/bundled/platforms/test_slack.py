@@ -22,7 +22,7 @@ from slack_sdk.socket_mode.response import SocketModeResponse
 from hermes.bundled.platforms.slack.adapter import SlackAdapter
 from hermes.bundled.platforms.slack.events import is_signed, plain_text, read_event
 from hermes.bundled.platforms.slack.settings import read_settings
-from hermes.config.gateway_sections import GatewayPlatformConfig
+from hermes.config.schema.gateway import GatewayPlatformConfig
 from hermes.errors import ConfigError
 from hermes.gateway.adapter import PlatformConfig
 from hermes.plugins.http import PluginHttp

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from hermes.cli.main import main
-from hermes.config.sections import JournalConfig
+from hermes.config.schema.sections import JournalConfig
 from hermes.journal.leases import SessionInfo, release_lease
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.journal.sessions import Sessions

@@ -19,8 +19,8 @@ from hermes.cli.doctor.command import GROUPS
 from hermes.cli.doctor.configuration import OLDER_SPELLINGS
 from hermes.cli.doctor.installation import Installation
 from hermes.cli.doctor.system import PACKAGES
-from hermes.config.aliases import AliasedConfig, AliasedModelConfig
-from hermes.config.sections import Config, ModelConfig
+from hermes.config.schema.aliases import AliasedConfig, AliasedModelConfig
+from hermes.config.schema.sections import Config, ModelConfig
 from hermes.errors import HermesError
 from hermes.testing import ScriptedProvider
 from support import hermes_command, hermes_environment, run_hermes

@@ -15,7 +15,7 @@ from hermes.cli.doctor.model import probe
 from hermes.cli.model.problems import is_among, nearest_model
 from hermes.cli.model.setup import ModelSetup, Origins
 from hermes.config import Config, hermes_home
-from hermes.config.sections import ProviderConfig
+from hermes.config.schema.sections import ProviderConfig
 from hermes.models.credentials.store import AuthFile, add_key
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.testing import ScriptedProvider, failure, text

@@ -14,7 +14,7 @@ from hermes.cli.repl.prompt.clipboard import MAX_OSC_BYTES, clipboard_image, cop
 from hermes.cli.repl.prompt.editor import edited_text, editor_command
 from hermes.cli.repl.prompt.pasted import MOST_CHARACTERS, MOST_LINES, PastedBlocks
 from hermes.cli.repl.shell_command import run_shell_command, user_environment
-from hermes.config.sections import DisplayConfig
+from hermes.config.schema.sections import DisplayConfig
 from hermes.errors import HermesError
 from hermes.scope import Interrupt
 from support.programs import write_program

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import JournalConfig
+from hermes.config.schema.sections import JournalConfig
 from hermes.dispatch.cluster.handover import CONTROL, hand_over, has_engine, resume_now, take_back
 from hermes.journal.leases import SessionInfo
 from hermes.journal.store.connection import JournalConnection

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import PluginsConfig
+from hermes.config.schema.sections import PluginsConfig
 from hermes.errors import PluginError
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads import timed_call

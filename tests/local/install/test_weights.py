@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.sections import LocalConfig
+from hermes.config.schema.sections import LocalConfig
 from hermes.errors import ConfigError
 from hermes.local.endpoint import is_embedded, is_local
 from hermes.local.install.parts import WEIGHTS_FILE, InstalledRuntime, find_runtime, site_folder

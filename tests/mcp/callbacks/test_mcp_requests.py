@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
-from hermes.config.mcp_sections import McpElicitationConfig, McpSamplingConfig
-from hermes.config.sections import BudgetLimitsConfig, BudgetsConfig
+from hermes.config.schema.mcp import McpElicitationConfig, McpSamplingConfig
+from hermes.config.schema.sections import BudgetLimitsConfig, BudgetsConfig
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, text, tool_call
 from support.configured import configured_host, tool_answers

@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 
 from hermes.agent.context.transcript import assistant_message
-from hermes.config.sections import Config, ModelConfig
+from hermes.config.schema.sections import Config, ModelConfig
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
 from hermes.models.profiles import CUSTOM, PROFILES

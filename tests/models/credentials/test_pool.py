@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from hermes.config import Config
-from hermes.config.sections import PoolStrategy
+from hermes.config.schema.sections import PoolStrategy
 from hermes.errors import CredentialError, FailureReason, ProviderError
 from hermes.http.client import HttpClient
 from hermes.models.credentials.credential import Credential

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from hermes.config import Config
-from hermes.config.sections import ProviderConfig
+from hermes.config.schema.sections import ProviderConfig
 from hermes.errors import ProviderError
 from hermes.http.client import HttpClient
 from hermes.models.credentials.home_keys import HomeKeys

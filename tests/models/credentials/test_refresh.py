@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hermes.config import Config
-from hermes.config.sections import ProviderConfig
+from hermes.config.schema.sections import ProviderConfig
 from hermes.errors import ProviderError
 from hermes.http.client import HttpClient
 from hermes.models.credentials.home_keys import HomeKeys

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 from hermes.config import Config
-from hermes.config.sections import OAuthConfig, ProviderConfig
+from hermes.config.schema.sections import OAuthConfig, ProviderConfig
 from hermes.errors import CredentialError
 from hermes.http.client import HttpClient
 from hermes.models.credentials.home_keys import sign_in_settings

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.gateway_sections import GatewayPlatformConfig
+from hermes.config.schema.gateway import GatewayPlatformConfig
 from hermes.gateway.adapter import (
     BasePlatformAdapter,
     MessageEvent,

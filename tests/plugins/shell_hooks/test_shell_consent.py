@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.sections import ShellHookConfig as Configured
+from hermes.config.schema.sections import ShellHookConfig as Configured
 from hermes.errors import ConfigError
 from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
 from hermes.plugins.shell_hooks.consent import AllowList

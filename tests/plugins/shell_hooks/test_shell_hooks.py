@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.config.sections import ShellHookConfig as Configured
+from hermes.config.schema.sections import ShellHookConfig as Configured
 from hermes.contract.hooks import HOOKS
 from hermes.errors import Interrupted
 from hermes.plugins.shell_hooks.process import MAX_STDOUT, Finished, run_command

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hermes.config import Config
-from hermes.config.sections import AgentConfig, HooksConfig, ModelConfig, ShellHookConfig
+from hermes.config.schema.sections import AgentConfig, HooksConfig, ModelConfig, ShellHookConfig
 from hermes.host import Host, HostOptions
 from hermes.scope import Interrupt
 from hermes.testing import EventRecorder, ScriptedProvider, text, tool_call

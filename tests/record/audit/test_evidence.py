@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from hermes.cli.main import main
-from hermes.config.sections import AuditConfig
+from hermes.config.schema.sections import AuditConfig
 from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.journal.sessions import Sessions

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.config.sections import SkillsConfig
+from hermes.config.schema.sections import SkillsConfig
 from hermes.errors import HermesError
 from hermes.plugins.registry import Skill
 from hermes.tools.skills import index

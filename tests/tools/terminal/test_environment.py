@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.config.sections import TerminalConfig
+from hermes.config.schema.sections import TerminalConfig
 from hermes.sanitize import Redactor
 from hermes.scope import Scope
 from hermes.tools.builtin import builtin_tools

@@ -17,7 +17,7 @@ import pypdf
 import pytest
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
-from hermes.config.sections import SecurityConfig, WebConfig
+from hermes.config.schema.sections import SecurityConfig, WebConfig
 from hermes.host import Host
 from hermes.http.address import Address
 from hermes.http.ssrf import public_only

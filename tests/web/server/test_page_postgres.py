@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.config import Config
-from hermes.config.sections import JournalConfig, ModelConfig
+from hermes.config.schema.sections import JournalConfig, ModelConfig
 from hermes.journal.store.port import home_store
 from hermes.testing import ScriptedProvider, text, tool_call
 from support.trace_runs import USAGE, Rig

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from a2a.types import TaskPushNotificationConfig
 
-from hermes.config.sections import A2APushConfig
+from hermes.config.schema.sections import A2APushConfig
 from hermes.errors import ConfigError, HermesError
 from hermes.http.address import Address
 from hermes.http.client import HttpClient

@@ -17,7 +17,7 @@ from google.protobuf.json_format import MessageToDict
 
 from hermes.a2a.push.delivery import PushDelivery
 from hermes.a2a.server.compat import old_task_document
-from hermes.config.sections import A2APushConfig
+from hermes.config.schema.sections import A2APushConfig
 
 log = logging.getLogger("hermes.a2a")
 

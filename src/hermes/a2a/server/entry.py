@@ -12,7 +12,7 @@ from typing import Any
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.session import Session
-from hermes.config.sections import A2AConfig
+from hermes.config.schema.sections import A2AConfig
 from hermes.dispatch.port import TurnEntry
 from hermes.errors import TurnSuspended
 from hermes.host import Host

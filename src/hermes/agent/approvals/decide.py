@@ -14,7 +14,7 @@ from hermes.agent.approvals.modes import KEEP_CHANGE, OUTSIDE_SANDBOX, SessionMo
 from hermes.agent.approvals.responder import ApprovalRequest, Responder, Responders
 from hermes.agent.approvals.rules import ApprovalRules
 from hermes.agent.approvals.second_opinion import SecondOpinion
-from hermes.config.sections import PermissionMode
+from hermes.config.schema.sections import PermissionMode
 from hermes.errors import HermesError
 from hermes.hooks.answers import plain
 from hermes.hooks.observers import Answer

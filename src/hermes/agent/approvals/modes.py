@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from hermes.config.sections import PermissionMode
+from hermes.config.schema.sections import PermissionMode
 
 if TYPE_CHECKING:
     from hermes.policy import Finding

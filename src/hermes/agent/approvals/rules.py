@@ -7,7 +7,7 @@ from copy import copy
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hermes.config.sections import Config, PermissionMode, ToolRule
+from hermes.config.schema.sections import Config, PermissionMode, ToolRule
 
 if TYPE_CHECKING:
     from hermes.policy import Finding

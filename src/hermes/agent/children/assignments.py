@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from hermes.config.sections import DelegationConfig
+from hermes.config.schema.sections import DelegationConfig
 from hermes.errors import HermesError
 from hermes.tools.registry import Args, Tool, ToolRegistry
 from hermes.tools.toolsets import toolsets

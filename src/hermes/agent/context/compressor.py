@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent.context.tokens import estimate
-from hermes.config.sections import CompressionConfig
+from hermes.config.schema.sections import CompressionConfig
 from hermes.errors import ProviderError
 from hermes.journal.turns.steps import Message
 

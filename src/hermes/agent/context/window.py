@@ -11,7 +11,7 @@ from hermes.agent.context.tokens import estimate, tools_tokens
 from hermes.agent.llm.models import Models
 from hermes.agent.llm.side_call import SideModel
 from hermes.agent.workers import Workers
-from hermes.config.sections import CompressionConfig, Config
+from hermes.config.schema.sections import CompressionConfig, Config
 from hermes.errors import PluginError
 from hermes.hooks.callback import describe
 from hermes.hooks.table import Hooks

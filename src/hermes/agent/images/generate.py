@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hermes.agent.workers import Workers, wait_for
 from hermes.config.principals import make_private, principal_home
-from hermes.config.sections import ImageGenConfig
+from hermes.config.schema.sections import ImageGenConfig
 from hermes.errors import HermesError, Interrupted
 from hermes.scope import Interrupt
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from hermes.agent.context.tokens import estimate, tools_tokens
-from hermes.config.sections import BudgetLimitsConfig, BudgetsConfig
+from hermes.config.schema.sections import BudgetLimitsConfig, BudgetsConfig
 from hermes.errors import BudgetExceeded, TurnSuspended
 from hermes.journal.usage.plugins import calls_in_session
 from hermes.journal.usage.sums import Spent, spent_in_session, spent_in_turn, spent_today

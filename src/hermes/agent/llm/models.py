@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.llm.model_runtime import ModelRuntime
-from hermes.config.sections import AuxiliaryTaskConfig, Config, ModelConfig
+from hermes.config.schema.sections import AuxiliaryTaskConfig, Config, ModelConfig
 from hermes.errors import ConfigError, CredentialError, HermesError, NotConfigured
 from hermes.hooks.table import Hooks
 from hermes.local.endpoint import LOCAL, is_local

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes.agent.llm.models import Models
 from hermes.agent.workers import Workers
-from hermes.config.sections import BudgetLimitsConfig
+from hermes.config.schema.sections import BudgetLimitsConfig
 from hermes.contract.llm import PluginLlmBudgetError
 from hermes.errors import BudgetExceeded, HermesError, JournalError
 from hermes.journal.store.port import Store

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from hermes.agent.llm.models import Models
-from hermes.config.sections import AgentProfileConfig
+from hermes.config.schema.sections import AgentProfileConfig
 from hermes.errors import ConfigError, HermesError
 from hermes.models.endpoint import Endpoint
 from hermes.models.vision import able_to_read, sees_images

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hermes.config.principals import principal_home
-from hermes.config.sections import MemoryConfig
+from hermes.config.schema.sections import MemoryConfig
 from hermes.errors import PluginError
 from hermes.sanitize import Redactor
 from hermes.scope import Scope

@@ -21,7 +21,7 @@ from hermes.tools.schema import fields, number, text
 
 if TYPE_CHECKING:
     from hermes.agent.runtime import Runtime
-    from hermes.config.sections import ToolSearchConfig
+    from hermes.config.schema.sections import ToolSearchConfig
 
 SEARCH, DESCRIBE, CALL = "tool_search", "tool_describe", "tool_call"
 TOOLSET = "tool_search"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from hermes.agent.workers import Workers, wait_for
-from hermes.config.sections import WebConfig
+from hermes.config.schema.sections import WebConfig
 from hermes.errors import HermesError, Interrupted
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result

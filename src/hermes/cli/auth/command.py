@@ -14,7 +14,7 @@ from hermes.agent.llm.models import Models
 from hermes.cli.terminal import plain, print_json, print_note
 from hermes.cli.trace.format import fitted_table
 from hermes.config import Config, hermes_home, load_config, load_env_file
-from hermes.config.sections import ModelConfig, PoolStrategy
+from hermes.config.schema.sections import ModelConfig, PoolStrategy
 from hermes.errors import ConfigError, CredentialError, nearest
 from hermes.models.credentials.credential import Credential
 from hermes.models.credentials.refresh import login_command

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from hermes.api.output import OutputFormat
     from hermes.cli.repl.questions import OneShotQuestions
     from hermes.commands.surface import UserMessage
-    from hermes.config.sections import DisplayConfig
+    from hermes.config.schema.sections import DisplayConfig
     from hermes.plugins.shell_hooks.consent import ConsentAnswer, ConsentQuestion
 
 

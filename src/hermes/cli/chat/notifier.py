@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from hermes.cli.terminal import one_line
-from hermes.config.sections import DisplayConfig
+from hermes.config.schema.sections import DisplayConfig
 
 #: Terminals that print the sequences of titles and notifications, or have no window.
 _WITHOUT_WINDOW = ("linux", "dumb", "")

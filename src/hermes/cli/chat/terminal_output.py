@@ -15,7 +15,7 @@ from hermes.cli.chat.output import TextOutput, usage_line
 from hermes.cli.chat.theme import theme_for
 from hermes.cli.repl.turn_view import TurnView
 from hermes.cli.terminal import shows_unicode, terminal_width
-from hermes.config.sections import DisplayConfig
+from hermes.config.schema.sections import DisplayConfig
 from hermes.contract.events import TurnEvent
 from hermes.sanitize import Redactor
 

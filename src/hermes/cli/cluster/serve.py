@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from hermes.cli.arguments import port_number
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
-from hermes.config.sections import Config
+from hermes.config.schema.sections import Config
 from hermes.errors import HermesError
 from hermes.log import setup_logging
 from hermes.tools.terminal.supervisor import ProcessSupervisor

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hermes.cli import open_home
 from hermes.cli.arguments import port_number, positive_number
 from hermes.cli.terminal import print_warnings
-from hermes.config.sections import Config
+from hermes.config.schema.sections import Config
 from hermes.errors import HermesError
 
 if TYPE_CHECKING:

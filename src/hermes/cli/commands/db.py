@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hermes.cli.terminal import print_json, print_note
 from hermes.commands.text import plural
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
-from hermes.config.sections import JournalConfig
+from hermes.config.schema.sections import JournalConfig
 from hermes.errors import HermesError
 from hermes.journal.store import schema
 from hermes.journal.store.port import Store, open_store

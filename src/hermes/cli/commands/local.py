@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from hermes.cli.terminal import plain, print_json
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
-from hermes.config.sections import LocalConfig
+from hermes.config.schema.sections import LocalConfig
 from hermes.errors import ConfigError
 from hermes.local.install.install import InstalledParts, inspect
 from hermes.local.install.parts import DOWNLOAD_SIZE, RUNTIME

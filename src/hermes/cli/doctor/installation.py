@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from hermes.config import Config, LoadedConfig, apply_env, load_config, load_env_file
+from hermes.config.schema.sections import JournalConfig
 from hermes.config.secrets import home_redactor
-from hermes.config.sections import JournalConfig
 from hermes.errors import ConfigError
 from hermes.journal.store import schema
 from hermes.journal.store.port import Store, open_store

@@ -19,7 +19,7 @@ from hermes.cli.model.setup import ModelSetup, Origins
 from hermes.cli.terminal import short_duration
 from hermes.commands.text import plural
 from hermes.config import env_path
-from hermes.config.sections import FallbackConfig, ModelConfig
+from hermes.config.schema.sections import FallbackConfig, ModelConfig
 from hermes.errors import ConfigError, FailureReason, HermesError, NotConfigured, ProviderError
 from hermes.local.endpoint import is_local
 from hermes.local.install.install import inspect

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hermes.cli import open_home
 from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import print_warnings
-from hermes.config.sections import Config
+from hermes.config.schema.sections import Config
 from hermes.dispatch.choose import missing_workers, surface_config
 from hermes.errors import HermesError
 from hermes.gateway.gateway import Gateway

@@ -12,7 +12,7 @@ from hermes.cli.mcp.trial import open_home, show_manifest, try_server
 from hermes.cli.terminal import one_line, plain, print_json
 from hermes.commands.text import columns
 from hermes.config.edit import edit_config, edit_together, unset_config
-from hermes.config.mcp_sections import McpServerConfig
+from hermes.config.schema.mcp import McpServerConfig
 from hermes.errors import HermesError
 from hermes.mcp.manifest import ManifestCache
 from hermes.mcp.settings import check_entry, entry_digest, find_entry

@@ -10,7 +10,7 @@ import sys
 from hermes.cli import open_home
 from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import print_warnings
-from hermes.config.sections import PrincipalScope
+from hermes.config.schema.sections import PrincipalScope
 
 
 def run_serve(args: argparse.Namespace) -> int:

@@ -13,8 +13,8 @@ import msgspec
 
 from hermes.cli.terminal import one_line, plain, short_duration
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
-from hermes.config.mcp_sections import McpServerConfig
-from hermes.config.sections import Config
+from hermes.config.schema.mcp import McpServerConfig
+from hermes.config.schema.sections import Config
 from hermes.log import setup_logging
 from hermes.mcp.environment import ClientEnvironment
 from hermes.mcp.errors import McpError

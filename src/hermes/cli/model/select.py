@@ -22,7 +22,7 @@ from hermes.cli.model.server_models import list_models
 from hermes.cli.model.setup import LIST_TIMEOUTS, ModelSetup, known_provider, open_setup
 from hermes.cli.terminal import can_prompt, column_wrapped, one_line, plain, print_lines, print_note
 from hermes.config import config_path, env_path
-from hermes.config.sections import ModelConfig
+from hermes.config.schema.sections import ModelConfig
 from hermes.errors import ConfigError, CredentialError, HermesError, ProviderError
 from hermes.local.endpoint import LOCAL, is_local
 from hermes.local.install.weights import NotInstalled

@@ -17,8 +17,8 @@ from hermes.agent.llm.models import Models
 from hermes.cli.model.server_models import ModelListCache, list_models
 from hermes.cli.terminal import plain, print_note
 from hermes.config import Config, apply_env, env_path, hermes_home, load_config, load_env_file
+from hermes.config.schema.sections import ModelConfig, ProviderConfig
 from hermes.config.secrets import home_secrets
-from hermes.config.sections import ModelConfig, ProviderConfig
 from hermes.errors import ConfigError, ProviderError, nearest
 from hermes.local.endpoint import LOCAL, is_local
 from hermes.models.endpoint import Endpoint, Timeouts

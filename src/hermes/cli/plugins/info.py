@@ -11,7 +11,7 @@ from typing import Any
 from hermes.cli.plugins.installed import InstalledPlugins, PluginRow, as_json
 from hermes.cli.terminal import one_line, print_json, print_lines, table_width, word_wrapped
 from hermes.commands.text import plural
-from hermes.config.sections import PluginsConfig
+from hermes.config.schema.sections import PluginsConfig
 from hermes.errors import PluginError
 from hermes.plugins.check import PluginFinding
 from hermes.plugins.loading.loader import load_plugins

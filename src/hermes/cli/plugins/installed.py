@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from hermes.cli.terminal import warn
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
-from hermes.config.sections import PluginsConfig
+from hermes.config.schema.sections import PluginsConfig
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import JournalError

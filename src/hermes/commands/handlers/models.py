@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from hermes.agent.llm.model_runtime import ModelRuntime
 from hermes.commands.conversation import Conversation
-from hermes.config.sections import Config
+from hermes.config.schema.sections import Config
 from hermes.errors import HermesError
 from hermes.models.profiles import CUSTOM, canonical
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from hermes.config.sections import JournalConfig
+from hermes.config.schema.sections import JournalConfig
 from hermes.dispatch.cluster.membership import WorkerRow, count_waiting, evict, list_workers, request_drain
 from hermes.journal.store.postgres.store import PostgresStore
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from hermes.config.sections import PrincipalScope
+from hermes.config.schema.sections import PrincipalScope
 from hermes.gateway.api.conversations import SessionHeaders
 from hermes.gateway.api.errors import ApiError, invalid
 from hermes.http_server.principals import Principal

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.checkpoints.states import FileState, write_state
-from hermes.config.gateway_sections import GatewayConfig
+from hermes.config.schema.gateway import GatewayConfig
 from hermes.gateway.adapter import MessageEvent, MessageFile
 from hermes.scope import new_id
 

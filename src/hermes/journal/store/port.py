@@ -18,7 +18,7 @@ from hermes.config.files import config_path
 from hermes.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hermes.config.sections import JournalConfig
+    from hermes.config.schema.sections import JournalConfig
     from hermes.journal.history.search import SearchIndex
     from hermes.journal.runner import Runner
     from hermes.journal.store.connection import JournalConnection

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from hermes.config.sections import LocalConfig
+from hermes.config.schema.sections import LocalConfig
 from hermes.errors import ConfigError
 from hermes.local.endpoint import EMBEDDED
 from hermes.local.install.parts import find_runtime, find_weights

@@ -17,8 +17,8 @@ from hermes.scope import Scope, current_scope
 if TYPE_CHECKING:
     from hermes.agent.runtime import Runtime
     from hermes.config.load import FreshConfig
-    from hermes.config.mcp_sections import McpServerConfig
-    from hermes.config.sections import Config
+    from hermes.config.schema.mcp import McpServerConfig
+    from hermes.config.schema.sections import Config
     from hermes.contract.llm import PluginLlmCompleteResult
 
 log = logging.getLogger("hermes.mcp")

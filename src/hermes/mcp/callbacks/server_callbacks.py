@@ -21,7 +21,7 @@ from hermes.mcp.sdk import plain_text
 if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
 
-    from hermes.config.mcp_sections import McpServerConfig
+    from hermes.config.schema.mcp import McpServerConfig
     from hermes.contract.llm import PluginLlmCompleteResult
     from hermes.mcp.environment import ClientEnvironment
     from hermes.scope import Interrupt, Scope

@@ -12,7 +12,7 @@ from hermes.tools.registry import Args, Effect, Tool, ToolContext
 from hermes.tools.schema import fields, text
 
 if TYPE_CHECKING:
-    from hermes.config.mcp_sections import McpServerConfig, McpToolFilterConfig
+    from hermes.config.schema.mcp import McpServerConfig, McpToolFilterConfig
     from hermes.mcp.server import McpServer
 
 _EMOJI = "🔌"

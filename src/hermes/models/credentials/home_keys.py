@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.config.sections import Config, OAuthConfig
+from hermes.config.schema.sections import Config, OAuthConfig
 from hermes.errors import CredentialError, ProviderError
 from hermes.models.endpoint import Endpoint
 from hermes.sanitize import Redactor

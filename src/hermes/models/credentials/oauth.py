@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
-from hermes.config.sections import OAuthConfig
+from hermes.config.schema.sections import OAuthConfig
 from hermes.errors import ConfigError, CredentialError
 from hermes.http.address import is_loopback, parse_url
 from hermes.http.client import HttpClient, HttpResponse

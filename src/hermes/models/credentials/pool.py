@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from hermes.config.sections import PoolStrategy
+from hermes.config.schema.sections import PoolStrategy
 from hermes.errors import ConfigError, CredentialError, HermesError, ProviderError
 from hermes.models.credentials.credential import (
     COOLDOWNS,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from hermes.config.sections import OAuthConfig
+from hermes.config.schema.sections import OAuthConfig
 from hermes.errors import ConfigError, CredentialError, HermesError
 from hermes.models.credentials.credential import Credential, StoredFields, dead_fields
 

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hermes.config.sections import Config
+    from hermes.config.schema.sections import Config
     from hermes.plugins.services import PluginHost
 
 Names = dict[str, Any]
@@ -235,7 +235,7 @@ def home_of(host: PluginHost) -> Path:
 
 def config_of(host: PluginHost) -> Config | None:
     """The configuration the host was built from, when it has one."""
-    from hermes.config.sections import Config
+    from hermes.config.schema.sections import Config
 
     config: object = getattr(host.services, "config", None)
     return config if isinstance(config, Config) else None

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes.config.sections import ShellHookConfig
+from hermes.config.schema.sections import ShellHookConfig
 from hermes.contract.hooks import HOOKS
 from hermes.errors import ConfigError, nearest
 from hermes.hooks.subscriber import OnError

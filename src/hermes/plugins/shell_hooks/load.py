@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes.config.files import config_path
-from hermes.config.sections import ShellHookConfig
+from hermes.config.schema.sections import ShellHookConfig
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads.event_loop import CANCELLED_GRACE
 from hermes.plugins.loading.discovery import is_set

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from hermes.agent.pipelines.tool_call import ToolCall, tool_context
-from hermes.config.sections import Config
+from hermes.config.schema.sections import Config
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
 from hermes.journal.store.port import Store

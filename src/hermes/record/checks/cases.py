@@ -12,7 +12,7 @@ import msgspec
 
 from hermes.config.document import parse_document
 from hermes.config.files import write_atomically
-from hermes.config.sections import Config
+from hermes.config.schema.sections import Config
 from hermes.errors import HermesError
 from hermes.journal.store.port import Store
 from hermes.plugins.llm.structured import encode_schema, parse_answer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from hermes.config.sections import TerminalConfig
+from hermes.config.schema.sections import TerminalConfig
 from hermes.sanitize import Redactor
 from hermes.scope import Scope
 from hermes.tools.terminal.environment import child_environment

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from hermes.config.sections import SkillsConfig
+from hermes.config.schema.sections import SkillsConfig
 from hermes.config.trust import project_root
 
 if TYPE_CHECKING:

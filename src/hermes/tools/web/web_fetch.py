@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hermes.config.sections import WebConfig
+from hermes.config.schema.sections import WebConfig
 from hermes.http.errors import HttpError
 from hermes.http.exchange import Timeouts
 from hermes.http.ssrf import public_only

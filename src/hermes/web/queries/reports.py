@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import asdict as struct_fields
 
 from hermes.config import Config, load_config
-from hermes.config.sections import BudgetLimitsConfig
+from hermes.config.schema.sections import BudgetLimitsConfig
 from hermes.errors import ConfigError
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from hermes.config.sections import JournalConfig
+from hermes.config.schema.sections import JournalConfig
 from hermes.errors import JournalError
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.postgres.pipeline import PipelinedConnection

@@ -21,7 +21,7 @@ from hermes.a2a.server.access.body import (
     RequestBody,
     is_unsupported_media_type,
 )
-from hermes.config.sections import A2AConfig, PrincipalScope
+from hermes.config.schema.sections import A2AConfig, PrincipalScope
 from hermes.errors import JournalUnavailable
 from hermes.http_server.principals import Principal, Principals
 from hermes.http_server.rate_limits import Admission, RateLimiter, TaskSlots

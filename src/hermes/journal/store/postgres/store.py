@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
-from hermes.config.sections import JournalConfig
+from hermes.config.schema.sections import JournalConfig
 from hermes.errors import CommitUnknown, JournalUnavailable
 from hermes.journal.crash import crash_point
 from hermes.journal.store.connection import JournalConnection

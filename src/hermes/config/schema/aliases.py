@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from hermes.config.sections import Config, FallbackConfig, ModelConfig, Name, ProviderConfig
+from hermes.config.schema.sections import Config, FallbackConfig, ModelConfig, Name, ProviderConfig
 
 # As in sections.py, annotations are evaluated once, here.
 

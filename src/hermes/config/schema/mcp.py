@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from hermes.config.bounds import Natural, Positive, Seconds, SecondsOrNone
+from hermes.config.schema.bounds import Natural, Positive, Seconds, SecondsOrNone
 
 # No `from __future__ import annotations` here, for the reason given in `sections.py`.
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from hermes.config.bounds import (
+from hermes.config.schema.bounds import (
     Chars,
     FreeForm,
     HookSeconds,
@@ -18,8 +18,8 @@ from hermes.config.bounds import (
     Seconds,
     SecondsOrNone,
 )
-from hermes.config.gateway_sections import GatewayConfig
-from hermes.config.mcp_sections import McpServerConfig
+from hermes.config.schema.gateway import GatewayConfig
+from hermes.config.schema.mcp import McpServerConfig
 
 # No `from __future__ import annotations` here: evaluating the annotations once, at class creation, is
 # several times cheaper than letting msgspec evaluate each of them from its source text.

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from hermes.config.bounds import FreeForm, Name, Natural, Positive, Seconds
+from hermes.config.schema.bounds import FreeForm, Name, Natural, Positive, Seconds
 
 # No `from __future__ import annotations` here, for the reason given in `sections.py`.
 
