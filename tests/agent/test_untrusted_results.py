@@ -14,7 +14,7 @@ from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.record.recording import load_recording
-from hermes.record.replay import recorded_config, replay
+from hermes.record.replay.replay import recorded_config, replay
 from hermes.testing import ScriptedProvider, ScriptedReply, text, tool_call
 from hermes.testing.scripted.replies import ScriptedCall
 from hermes.testing.scripted.script import RecordedRequest

@@ -16,7 +16,7 @@ from hermes.journal.bodies import body_digest, pack, pack_shared
 from hermes.journal.events import next_link
 from hermes.journal.store.port import Store
 from hermes.journal.store.sqlite.store import SqliteStore
-from hermes.record.replay import ReplayResult, replay
+from hermes.record.replay.replay import ReplayResult, replay
 from hermes.testing import ScriptedProvider, text, tool_call
 
 from .server import note_name

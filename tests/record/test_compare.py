@@ -15,7 +15,7 @@ from hermes.host import Host
 from hermes.record.bisect import bisect, changes_between
 from hermes.record.compare import compare_recordings
 from hermes.record.recording import load_recording
-from hermes.record.replay import ReplayResult, recorded_config, replay
+from hermes.record.replay.replay import ReplayResult, recorded_config, replay
 from hermes.testing import ScriptedProvider, text, tool_calls
 from support import HostFactory
 

@@ -20,7 +20,7 @@ from hermes.record.audit.evidence import export_evidence, verify_evidence
 from hermes.record.bundle import open_bundle, write_bundle
 from hermes.record.compare import compare_recordings
 from hermes.record.recording import load_recording
-from hermes.record.replay import recorded_config, replay
+from hermes.record.replay.replay import recorded_config, replay
 from hermes.record.show import difference_lines
 from hermes.record.totals import totals_of
 from hermes.testing import ScriptedProvider, text, tool_call, tool_calls

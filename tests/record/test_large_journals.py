@@ -16,7 +16,7 @@ from hermes.record import rows
 from hermes.record.audit.evidence import export_evidence, verify_evidence
 from hermes.record.bundle import write_bundle
 from hermes.record.recording import load_recording
-from hermes.record.replay import recorded_config, replay
+from hermes.record.replay.replay import recorded_config, replay
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import HostFactory
 

@@ -11,7 +11,7 @@ import msgspec
 from hermes.config.changes import changed_settings
 from hermes.config.schema.sections import Config
 from hermes.errors import HermesError
-from hermes.record.replay import ReplayResult
+from hermes.record.replay.replay import ReplayResult
 
 _UNSET = object()
 Path = tuple[str, ...]

@@ -16,7 +16,7 @@ from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.record.recording import load_recording
-from hermes.record.replay import recorded_config, replay
+from hermes.record.replay.replay import recorded_config, replay
 from hermes.record.show import difference_lines
 from hermes.testing import ScriptedProvider, text, tool_call, tool_calls
 from support import HostFactory, run_hermes, write_config

@@ -12,7 +12,7 @@ from hermes.errors import HermesError
 from hermes.record.bundle import open_bundle
 from hermes.record.checks.cases import find_cases, run_case
 from hermes.record.recording import load_recording
-from hermes.record.replay import recorded_config
+from hermes.record.replay.replay import recorded_config
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import HostFactory
 

@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Replay and report."""
-    from hermes.record.replay import ReplaySettings, replay
+    from hermes.record.replay.replay import ReplaySettings, replay
     from hermes.record.show import difference_lines
 
     discard_log()

@@ -14,7 +14,7 @@ from hermes.errors import HermesError, SessionNotFound
 from hermes.journal.store.port import Store
 from hermes.record.bundle import is_bundle, open_bundle
 from hermes.record.recording import Recording, load_recording
-from hermes.record.replay import recorded_config
+from hermes.record.replay.replay import recorded_config
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ def configure_bisect(parser: argparse.ArgumentParser) -> None:
 def run_bisect(args: argparse.Namespace) -> int:
     """Find the setting or plugin that changes a run."""
     from hermes.record.bisect import bisect
-    from hermes.record.replay import ReplayResult, replay
+    from hermes.record.replay.replay import ReplayResult, replay
     from hermes.record.show import difference_lines
 
     name: str = args.run or args.before
@@ -131,7 +131,7 @@ def _is_config(name: str) -> bool:
 
 def _config_of(name: str) -> Config:
     """The settings in a file, or those that a run was recorded with."""
-    from hermes.record.replay import recorded_config
+    from hermes.record.replay.replay import recorded_config
 
     if _is_config(name):
         return load_text(Path(name).read_text("utf-8"), Path(name), {}).config

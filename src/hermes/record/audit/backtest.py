@@ -18,8 +18,8 @@ from hermes.host import Host, HostOptions
 from hermes.journal.store.port import Store
 from hermes.models.reply import ToolRequest
 from hermes.record.recording import Recording, load_recording
-from hermes.record.tools import RecordedTools
-from hermes.record.transport import NoNetwork
+from hermes.record.replay.tools import RecordedTools
+from hermes.record.replay.transport import NoNetwork
 from hermes.scope import Scope
 
 Verdict = Literal["allowed", "asked", "blocked"]

@@ -18,7 +18,7 @@ from hermes.journal.store.port import Store
 from hermes.plugins.llm.structured import encode_schema, parse_answer
 from hermes.record.bundle import open_bundle, write_bundle
 from hermes.record.recording import Recording, load_recording
-from hermes.record.replay import ReplaySettings, recorded_config, replay
+from hermes.record.replay.replay import ReplaySettings, recorded_config, replay
 from hermes.record.show import difference_lines
 from hermes.record.totals import totals_of
 from hermes.scope import Interrupt

@@ -17,7 +17,7 @@ from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.plugins.context import PluginContext
 from hermes.record.bundle import write_bundle
 from hermes.record.recording import Recording, load_recording
-from hermes.record.replay import ReplayResult, recorded_config, replay
+from hermes.record.replay.replay import ReplayResult, recorded_config, replay
 from hermes.record.show import difference_lines
 from hermes.testing import ScriptedProvider, text, tool_call
 from models.test_windows import LONG, host_at, telling
@@ -74,7 +74,7 @@ def test_ctrl_c_ends_a_replay_and_leaves_nothing(
         write_config(home, provider.base_url, "plugins:\n  enabled: [killer]\n")
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    monkeypatch.setattr("hermes.record.replay._MEMORY", scratch)
+    monkeypatch.setattr("hermes.record.replay.replay._MEMORY", scratch)
     assert main(["replay", session.id]) == 130
     assert capsys.readouterr().out == "", "an interrupted replay is no difference"
     assert list(scratch.iterdir()) == []

@@ -26,11 +26,11 @@ from hermes.journal.store.port import Store
 from hermes.models.profiles import PROFILES
 from hermes.record.bundle import write_bundle
 from hermes.record.compare import Difference, compare_recordings, compare_turns
-from hermes.record.inputs import RecordedInputs, RecordedResponder, RecordedWindows
 from hermes.record.recording import Recording, TurnRecording, load_recording
+from hermes.record.replay.inputs import RecordedInputs, RecordedResponder, RecordedWindows
+from hermes.record.replay.tools import RecordedTools
+from hermes.record.replay.transport import NoNetwork, RecordedTransport
 from hermes.record.rows import read_sessions, read_turns, remove_turns, set_head, stored_bytes, write_rows
-from hermes.record.tools import RecordedTools
-from hermes.record.transport import NoNetwork, RecordedTransport
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt, new_id
 from hermes.tools.toolsets import toolsets

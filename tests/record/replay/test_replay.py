@@ -21,7 +21,7 @@ from hermes.models.endpoint import ApiMode
 from hermes.plugins.context import PluginContext
 from hermes.record.bundle import open_bundle, read_bundle, write_bundle
 from hermes.record.recording import load_recording
-from hermes.record.replay import ReplayResult, ReplaySettings, recorded_config, replay
+from hermes.record.replay.replay import ReplayResult, ReplaySettings, recorded_config, replay
 from hermes.record.show import difference_lines
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, ScriptedReply, text, tool_call

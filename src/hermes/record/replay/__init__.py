@@ -1,0 +1,1 @@
+"""Replay of recorded runs, with models, tools and users answered from the record."""
