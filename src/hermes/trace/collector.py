@@ -15,8 +15,7 @@ from hermes.contract.response import to_plain
 from hermes.sanitize import Redactor
 from hermes.trace.clean import Cleaner
 from hermes.trace.conversation import LastRequest, context_of
-from hermes.trace.draft import SessionDraft, ToolDraft, TurnDraft
-from hermes.trace.history import tool_request, turns_from
+from hermes.trace.draft import SessionDraft, ToolDraft, TurnDraft, tool_request, turns_from
 from hermes.trace.records import ApprovalRecord, RunStatus, SessionRecord, UsageRecord
 from hermes.trace.tracker import ApprovalEvent, OpenAttempt, OpenChild, OpenTool, OpenTurn, TraceSink, Tracker
 

@@ -12,6 +12,7 @@ from hermes.contract import events
 from hermes.contract.response import to_plain
 from hermes.sanitize import Redactor
 from hermes.trace.clean import Cleaner
+from hermes.trace.draft import tool_request
 from hermes.trace.formats.genai import (
     AGENT_SPAN,
     AgentSubject,
@@ -22,7 +23,6 @@ from hermes.trace.formats.genai import (
     tool_span,
 )
 from hermes.trace.formats.spans import Vocabulary
-from hermes.trace.history import tool_request
 from hermes.trace.otel.metrics import INTERRUPTED, tool_error_type, turn_error
 from hermes.trace.otel.spans import SpanEnd, SpanMoment, SpanStart
 from hermes.trace.records import UsageRecord
