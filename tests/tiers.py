@@ -39,7 +39,7 @@ NOT_QUICK = (
     "testing/test_conformance_clock.py",
     "testing/test_pytest_plugin.py",
     "tools/search/test_search_files.py",
-    "tools/test_coerce.py",
+    "tools/test_arguments.py",
     "trace/formats",
 )
 

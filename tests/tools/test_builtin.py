@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.errors import Interrupted
+from hermes.tools.arguments import check_args
 from hermes.tools.builtin import builtin_tools
-from hermes.tools.coerce import check_args
 from hermes.tools.registry import Tool, ToolContext
 
 TOOLS = {tool.name: tool for tool in builtin_tools()}
@@ -60,7 +60,7 @@ def test_tools_name_the_files_they_write(context: ToolContext, workdir: Path) ->
 
 def test_loading_the_tools_imports_nothing_costly() -> None:
     program = (
-        "import sys, hermes.tools.builtin, hermes.tools.toolsets, hermes.tools.coerce, hermes.tools.files.guard,"
+        "import sys, hermes.tools.builtin, hermes.tools.toolsets, hermes.tools.arguments, hermes.tools.files.guard,"
         " hermes.tools.terminal.background; hermes.tools.builtin.builtin_tools(); print(*sys.modules)"
     )
     source = Path(__file__).parents[2] / "src"

@@ -180,7 +180,7 @@ def _reply(result: TurnResult, reply: RpcReply) -> None:
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    from hermes.tools.coerce import parse_arguments
+    from hermes.tools.arguments import parse_arguments
 
     try:
         return parse_arguments(text)

@@ -15,9 +15,9 @@ from hermes.schedules.scheduler import is_running
 from hermes.schedules.store import Schedules, new_schedule
 from hermes.schedules.timing import local_zone, parse_timing
 from hermes.scope import SCHEDULED
+from hermes.tools.arguments import fields, text
 from hermes.tools.registry import Args, Tool, ToolContext
 from hermes.tools.results import tool_result
-from hermes.tools.schema import fields, text
 
 if TYPE_CHECKING:
     from hermes.agent.runtime import Runtime

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from hermes.tools.arguments import fields, flag, number, text
 from hermes.tools.origin import fetches, reads_outside, shows_fetched
 from hermes.tools.registry import Args, Tool, ToolContext, ToolLimits
-from hermes.tools.schema import fields, flag, number, text
 
 
 def builtin_tools(limits: ToolLimits | None = None, *, can_leave_sandbox: bool = False) -> list[Tool]:

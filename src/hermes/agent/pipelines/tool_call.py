@@ -30,7 +30,7 @@ from hermes.journal.crash import crash_point
 from hermes.journal.turns.decisions import PluginDecision, decisions_of
 from hermes.models.reply import ToolRequest
 from hermes.scope import Scope, current_scope
-from hermes.tools.coerce import check_args, coerce_args, parse_arguments
+from hermes.tools.arguments import check_args, coerce_args, parse_arguments
 from hermes.tools.registry import Args, Tool, ToolContext
 from hermes.tools.results import is_only_error, mark_untrusted, tool_error, tool_result
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hermes.tools.arguments import fields, flag, number, text
 from hermes.tools.origin import script_fetches
 from hermes.tools.registry import Args, Tool, ToolContext
-from hermes.tools.schema import fields, flag, number, text
 
 if TYPE_CHECKING:
     from hermes.agent.runtime import Runtime

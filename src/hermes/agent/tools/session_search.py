@@ -11,7 +11,7 @@ from hermes.journal.history.search import Hit, SearchIndex
 from hermes.journal.sessions import SessionRow, Sessions
 from hermes.journal.store.port import Store
 from hermes.scope import Scope
-from hermes.tools.coerce import bounded_int
+from hermes.tools.arguments import bounded_int
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result
 

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hermes.models.reply import ToolRequest
-from hermes.tools.coerce import bounded_int, parse_arguments
+from hermes.tools.arguments import bounded_int, fields, number, parse_arguments, text
 from hermes.tools.registry import Args, Tool, ToolContext, ToolRegistry
 from hermes.tools.results import tool_error, tool_result
-from hermes.tools.schema import fields, number, text
 
 if TYPE_CHECKING:
     from hermes.agent.runtime import Runtime

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from hermes.errors import TurnSuspended
-from hermes.tools.schema import problem_with
+from hermes.tools.arguments import problem_with
 
 if TYPE_CHECKING:
     from hermes.agent.approvals.responder import Responder

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from hermes.mcp.manifest import Manifest, ManifestTool
 from hermes.mcp.tools.names import registry_names, toolset_name
 from hermes.mcp.tools.schemas import request_schema
+from hermes.tools.arguments import fields, text
 from hermes.tools.registry import Args, Effect, Tool, ToolContext
-from hermes.tools.schema import fields, text
 
 if TYPE_CHECKING:
     from hermes.config.schema.mcp import McpServerConfig, McpToolFilterConfig

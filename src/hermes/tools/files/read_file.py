@@ -13,7 +13,7 @@ from operator import add
 from typing import Any
 
 from hermes.scope import Interrupt
-from hermes.tools.coerce import bounded_int
+from hermes.tools.arguments import bounded_int
 from hermes.tools.files.guard import refusal_of_opened
 from hermes.tools.files.paths import kind_of, resolve_path, similar_files, why
 from hermes.tools.files.text_window import TextWindow, cut_window

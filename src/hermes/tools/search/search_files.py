@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from hermes.tools.coerce import bounded_int
+from hermes.tools.arguments import bounded_int
 from hermes.tools.files.paths import display_path, resolve_path, similar_files, why
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result

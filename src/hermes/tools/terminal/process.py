@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from hermes.tools.coerce import bounded_int
+from hermes.tools.arguments import bounded_int
 from hermes.tools.origin import mentions_network
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hermes.tools.arguments import bounded_int, check_args, coerce_args, parse_arguments
 from hermes.tools.builtin import builtin_tools
-from hermes.tools.coerce import bounded_int, check_args, coerce_args, parse_arguments
 from hermes.tools.registry import Args
 
 
