@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hermes.agent.events import ignore_events
-from hermes.config.sections import BudgetLimitsConfig, BudgetsConfig, CheckpointsConfig
+from hermes.config.schema.sections import BudgetLimitsConfig, BudgetsConfig, CheckpointsConfig
 from hermes.errors import JournalError, LeaseLost
 from hermes.host import Host
 from hermes.http.pool import Connection

@@ -26,7 +26,7 @@ _DISPATCHING = """\
 import sys
 from pathlib import Path
 from hermes.config import Config
-from hermes.config.sections import ModelConfig
+from hermes.config.schema.sections import ModelConfig
 from hermes.dispatch.local import LocalDispatcher
 from hermes.dispatch.port import TurnRequest
 from hermes.host import Host, HostOptions
