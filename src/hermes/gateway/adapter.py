@@ -25,6 +25,7 @@ from hermes.plugins.compat.platforms import (
     adapter_config,
     approval_text,
     entry_of,
+    quoted,
     split_text,
 )
 from hermes.plugins.http import PluginHttp
@@ -50,6 +51,7 @@ __all__ = [
     "build_session_key",
     "entry_of",
     "mark_untrusted",
+    "quoted",
     "run_in_thread",
     "split_text",
     "write_private_document",

@@ -17,7 +17,7 @@ from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.session import Session
 from hermes.dispatch.port import TurnEntry
 from hermes.errors import TurnSuspended
-from hermes.gateway.adapter import SessionSource, approval_text
+from hermes.gateway.adapter import SessionSource, approval_text, quoted
 from hermes.gateway.store.outbox import OutgoingMessage
 from hermes.gateway.store.users import Role
 from hermes.host import Host
@@ -113,14 +113,18 @@ def question_messages(
     if owner is None:
         return [waiting]
     # Users choose their names: one must not look like a message of ours.
-    who = " ".join((source.user_name or source.user_id or source.chat_id).split())[:_MAX_NAME_CHARS]
-    if source.user_id and source.user_id != who:
-        who = f"{who} ({source.user_id})"
+    who = _name(source.user_name or source.user_id or source.chat_id)
+    if source.user_id and _name(source.user_id) != who:
+        who = f"{who} ({_name(source.user_id)})"
     text = (
-        f"{who} on {source.platform} asks for something that needs your approval. {reason}\n\n{command}\n\n"
+        f"{who} on {source.platform} asks for something that needs your approval. {reason}\n\n{quoted(command)}\n\n"
         f"Answer /approve {short} or /deny {short}."
     )
     return [waiting, outgoing(f"question:{question.id}", owner, text)]
+
+
+def _name(text: str) -> str:
+    return escape_hidden(" ".join(text.split()))[:_MAX_NAME_CHARS]
 
 
 def outgoing(

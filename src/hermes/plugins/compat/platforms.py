@@ -377,7 +377,13 @@ class BasePlatformAdapter(ABC):
 
 def approval_text(command: str, description: str) -> str:
     """The question whether a tool call may run."""
-    return f"May this run? {description}\n\n{command}\n\nAnswer /approve, /approve session, /approve always or /deny."
+    answers = "Answer /approve, /approve session, /approve always or /deny."
+    return f"May this run? {description}\n\n{quoted(command)}\n\n{answers}"
+
+
+def quoted(command: str) -> str:
+    """A command of several lines with a mark before each, so that none of them looks like a line of the question."""
+    return "\n".join(f"> {line}" for line in command.split("\n")) if "\n" in command else command
 
 
 def split_text(content: str, limit: int, length: Callable[[str], int] = len) -> list[str]:
