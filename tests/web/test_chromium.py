@@ -87,7 +87,7 @@ def test_the_cookie_is_sent_to_no_other_port(browser: Browser, rig: Rig) -> None
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, *_args: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
 
     rig.host([])
@@ -298,6 +298,35 @@ def test_the_page_connects_again_and_gets_what_it_missed(browser: Browser, rig: 
         watcher.disconnect()
         session.run("Two.")
         expect(tab.locator(".wf-row.turn")).to_have_count(2, timeout=60_000)
+
+
+def test_a_browser_that_is_signed_out_says_so_and_continues_when_it_is_back(browser: Browser, rig: Rig) -> None:
+    host = rig.host([text("First."), text("Second.")])
+    session = host.new_session()
+    session.run("One.")
+    with page_over(rig.home) as page, opened(browser, page.url) as tab:
+        tab.click(".session a")
+        tab.wait_for_selector(".wf-row.model")
+        watcher = page.service.watcher
+        wait_until(lambda: watcher.open_pages == 1, "the stream")
+        cookies = tab.context.cookies()
+        tab.context.clear_cookies()
+        watcher.disconnect()
+        expect(tab.locator(".top-problem")).to_contain_text("signed out")
+        expect(tab.locator(".figures [role=status]")).to_have_text("connecting…")
+        session.run("Two.")
+        tab.context.add_cookies(cookies)  # pyright: ignore[reportArgumentType]  (what it gave is what it takes)
+        expect(tab.locator(".wf-row.turn")).to_have_count(2, timeout=60_000)
+
+
+@pytest.mark.parametrize("path", ["/costs", "/approvals", "/plugins", "/compare", "/sessions/none"])
+def test_no_placeholder_stays_in_a_view(browser: Browser, rig: Rig, path: str) -> None:
+    rig.host([])
+    with page_over(rig.home) as page, opened(browser, page.url) as tab:
+        tab.goto(page.base + path)
+        tab.wait_for_selector("main")
+        expect(tab.locator("text=Loading…")).to_have_count(0)
+        expect(tab.locator("#app > *")).to_have_count(2)
 
 
 def test_ten_thousand_events_have_few_elements(browser: Browser, rig: Rig) -> None:

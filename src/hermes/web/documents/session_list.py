@@ -80,8 +80,8 @@ def _below_title(line: SessionLine) -> str:
     if line.principal:
         parts.append(f"for {line.principal}")
     badge = f'<b class="badge">{plural(line.waiting, "question")}</b> ' if line.waiting else ""
-    failed = f' <em class="bad">{line.failed} failed</em>' if line.failed else ""
-    error = f' <em class="bad">{escape(line.error)}</em>' if line.error else ""
+    failed = f' · <em class="bad">{line.failed} failed</em>' if line.failed else ""
+    error = f' · <em class="bad">{escape(line.error)}</em>' if line.error else ""
     return f"{badge}{escape(' · '.join(part for part in parts if part))}{failed}{error}"
 
 
@@ -100,7 +100,7 @@ def compact(number: int) -> str:
 def money(usd: float | None) -> str:
     """Dollars; small amounts with more digits."""
     if usd is None:
-        return "\u2013"
+        return ""
     return "$0" if usd == 0 else f"${usd:.{2 if usd >= 0.1 else 4}f}"
 
 

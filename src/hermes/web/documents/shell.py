@@ -92,7 +92,7 @@ def sign_in_page(root: str, problem: str = "") -> str:
     form = (
         f'<form method="post" action="{escape(root)}/sign-in"><label>Token '
         '<input name="token" type="password" autocomplete="current-password" required autofocus></label> '
-        '<button type="submit">Sign in</button></form>'
+        '<button class="primary">Sign in</button></form>'
     )
     text = "<p>Open the address that <code>hermes web</code> printed, or enter the token in it.</p>"
     static = f"{escape(root)}/static/{version()}"

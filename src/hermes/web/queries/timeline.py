@@ -142,7 +142,7 @@ def family_of(connection: JournalConnection, session_id: str) -> list[str]:
     """The session and all it delegated to, parents first. Raises ``SessionNotFound``."""
     row = connection.execute("SELECT created_at FROM sessions WHERE id = ?", (session_id,)).fetchone()
     if row is None:
-        raise SessionNotFound(f"no session {session_id!r}")
+        raise SessionNotFound(f"no session {session_id!r}; it may have been deleted")
     found, place = [session_id], 0
     while place < len(found):
         children = connection.execute(_CHILDREN, (row[0], found[place])).fetchall()
@@ -155,7 +155,7 @@ def session_rows(connection: JournalConnection, session_id: str, clean: Cleaner,
     """The rows of a session's events with a number above ``after``, with every question of it."""
     found = connection.execute(_SESSION, (session_id,)).fetchone()
     if found is None:
-        raise SessionNotFound(f"no session {session_id!r}")
+        raise SessionNotFound(f"no session {session_id!r}; it may have been deleted")
     reader = _RowReader(connection, session_id, clean, is_whole=after == 0)
     rows = [*reader.rows(after), *reader.questions()]
     parent, call, title, created_at, head = found

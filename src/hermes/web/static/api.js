@@ -37,23 +37,37 @@ export const useData = (path, again = 0) => {
 };
 
 // Live events of a path, each given to the handler of its name. The browser connects again by itself and says the
-// last number it has seen. Returns whether the connection stands.
+// last number it has seen. Where the server refuses, the reason is shown, and it is asked again later.
+// Returns whether the connection stands.
 export const useLive = (path, after, handlers) => {
   const [connected, setConnected] = useState(true);
   const latest = useRef(handlers);
   latest.current = handlers;
   useEffect(() => {
     if (path === null) return undefined;
-    const source = new EventSource(address(`${path}?after=${after}`));
-    source.onopen = () => setConnected(true);
-    source.onerror = () => setConnected(false);
-    for (const name of ["sessions", "rows", "text", "gone", "problem"]) {
-      source.addEventListener(name, (event) => {
-        if (name === "gone") source.close();
-        latest.current[name]?.(JSON.parse(event.data));
-      });
-    }
-    return () => source.close();
+    let source, timer, seen = after;
+    const connect = () => {
+      source = new EventSource(address(`${path}?after=${seen}`));
+      source.onopen = () => setConnected(true);
+      source.onerror = () => {
+        setConnected(false);
+        if (source.readyState !== EventSource.CLOSED) return;
+        get("/api/approvals").catch((error) => latest.current.problem?.({ error: error.message }));
+        timer = setTimeout(connect, 3000);
+      };
+      for (const name of ["sessions", "rows", "text", "gone", "problem"]) {
+        source.addEventListener(name, (event) => {
+          if (name === "gone") source.close();
+          if (event.lastEventId) seen = event.lastEventId;
+          latest.current[name]?.(JSON.parse(event.data));
+        });
+      }
+    };
+    connect();
+    return () => {
+      clearTimeout(timer);
+      source.close();
+    };
   }, [path]);
   return connected;
 };

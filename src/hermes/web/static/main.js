@@ -88,7 +88,9 @@ const start = async () => {
   const { path } = place();
   const view = path.startsWith("/sessions/") ? "/sessions/" : path;
   if (LATER[view]) await load(view).catch(() => undefined);
-  render(html`<${App} />`, document.getElementById("app"));
+  const root = document.getElementById("app");
+  for (const placeholder of root.querySelectorAll(".needs-script")) placeholder.remove();
+  render(html`<${App} />`, root);
   localStorage.setItem("hermes-page", page.root);
 };
 const painted = new Promise((resolve) => {

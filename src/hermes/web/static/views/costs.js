@@ -21,7 +21,7 @@ function Days({ rows }) {
 
 function Usage({ name, rows }) {
   return html`<h2>By ${name}</h2><div class="scroll"><table>
-    <thead><tr><th>${name}</th><th class="n">Calls</th><th class="n">Failed</th><th class="n">In</th><th class="n">Cached</th><th class="n">Out</th><th class="n">Cost</th></tr></thead>
+    <thead><tr><th>${name[0].toUpperCase() + name.slice(1)}</th><th class="n">Calls</th><th class="n">Failed</th><th class="n">In</th><th class="n">Cached</th><th class="n">Out</th><th class="n">Cost</th></tr></thead>
     <tbody>${rows.map((row) => html`<tr><td>${row.name}${row.detail ? html` <span class="sub">${row.detail}</span>` : null}</td>
       <td class="n">${count(row.calls)}</td><td class=${`n ${row.failed ? "bad" : ""}`}>${row.failed ? count(row.failed) : ""}</td>
       <td class="n">${compact(row.prompt_tokens)}</td><td class="n">${compact(row.cached_tokens)}</td><td class="n">${compact(row.output_tokens)}</td><td class="n">${money(row.cost_usd) || "–"}</td></tr>`)}</tbody></table></div>`;

@@ -15,10 +15,10 @@ function Line({ line, go, picked, onPick }) {
     <td><${State} state=${line.state} /></td>
     <td>
       <a class="title" href=${page.root + href} onClick=${(event) => go(event, href)}>${line.title || "(no title)"}</a>
-      <span class="sub">${line.waiting ? html`<b class="badge">${plural(line.waiting, "question")}</b> ` : null}${parts.filter(Boolean).join(" · ")}${line.failed ? html` <em class="bad">${line.failed} failed</em>` : null}${line.error ? html` <em class="bad">${line.error}</em>` : null}</span>
+      <span class="sub">${line.waiting ? html`<b class="badge">${plural(line.waiting, "question")}</b> ` : null}${parts.filter(Boolean).join(" · ")}${line.failed ? html` · <em class="bad">${line.failed} failed</em>` : null}${line.error ? html` · <em class="bad">${line.error}</em>` : null}</span>
     </td>
     <td class="n">${compact((line.read ?? 0) + (line.written ?? 0))}</td>
-    <td class="n">${money(line.cost) || "–"}</td>
+    <td class="n">${money(line.cost)}</td>
     <td class="n"><time>${ago(line.updated)}</time></td>
     <td class="pick"><input type="checkbox" aria-label=${`Compare ${line.title || line.id}`} title="Pick two to compare" checked=${picked} onChange=${onPick} /></td>
   </tr>`;
