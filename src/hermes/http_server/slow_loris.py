@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from hermes.http_server.joined_writes import JoinedWrites
 
 #: Time limits of a request: up to the end of its headers, and from there to the end of its body.
 SECONDS_FOR_HEAD = 10.0
@@ -31,7 +33,7 @@ class RequestTimeoutProtocol(_Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._seconds: float | None = None
         self._timer: asyncio.TimerHandle | None = None
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(cast("asyncio.Transport", transport), self.loop))
         self._update_timer()
 
     def data_received(self, data: bytes) -> None:
