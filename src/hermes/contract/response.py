@@ -55,6 +55,10 @@ class Record:
         return f"Record({fields})"
 
 
+# Most values of an answer are one of these, and they are looked at many times.
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+_NUMBERS_AND_TEXT = (str, int, float)
+_SEQUENCES = (list, tuple)
 #: What a message of the chat shape may carry; absent ones read as ``None``.
 _MESSAGE_FIELDS = ("content", "tool_calls", "reasoning", "reasoning_content", "refusal")
 
@@ -79,9 +83,11 @@ def chat_response(body: dict[str, Any]) -> Record:
 
 def from_plain(value: Any) -> Any:
     """Plain data with every dictionary turned into a record."""
+    if type(value) in _SCALARS:
+        return value
     if isinstance(value, dict):
         return Record(cast("dict[str, Any]", value))
-    if isinstance(value, list | tuple):
+    if isinstance(value, _SEQUENCES):
         return [from_plain(item) for item in cast("list[Any]", value)]
     return value
 
@@ -96,9 +102,9 @@ def to_plain(value: Any) -> Any:
 
 
 def _dump(value: Any, exclude_none: bool) -> Any:
-    if value is None or isinstance(value, str | int | float):
+    if type(value) in _SCALARS or isinstance(value, _NUMBERS_AND_TEXT):
         return value
-    if isinstance(value, list | tuple):
+    if isinstance(value, _SEQUENCES):
         return [_dump(item, exclude_none) for item in cast("list[Any]", value)]
     fields = _fields_of(value)
     if fields is None:

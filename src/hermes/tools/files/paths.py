@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -49,15 +50,23 @@ def resolve_path(path: object, cwd: Path | str) -> str:
         raise ValueError("path contains a NUL byte; no file name can")
     if path[0] == "~":
         path = os.path.expanduser(path)
+    if ".." in path:
+        # "link/.." is the parent of the link's target, so ".." cannot be removed as text.
+        return os.path.realpath(os.path.join(cwd, _encodable(path)))
+    return _absolute(path, str(cwd))
+
+
+@lru_cache(maxsize=32)  # one call asks for its path at the gate, in the tool and when its result is judged
+def _absolute(path: str, cwd: str) -> str:
+    return os.path.normpath(os.path.join(cwd, _encodable(path)))
+
+
+def _encodable(path: str) -> str:
     try:
         os.fsencode(path)
     except UnicodeEncodeError as error:
         raise ValueError(f"path contains a character no file name can have: {error.reason}") from None
-    absolute = os.path.join(cwd, path)
-    if ".." in path:
-        # "link/.." is the parent of the link's target, so ".." cannot be removed as text.
-        return os.path.realpath(absolute)
-    return os.path.normpath(absolute)
+    return path
 
 
 def has_link_below(folder: str, path: str) -> bool:
