@@ -21,7 +21,7 @@ from hermes.http.pool import Connection
 from hermes.journal.store.sqlite import durability
 from hermes.scope import Interrupt, Scope
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, failure, text, tool_call
-from hermes.tools.terminal import terminal
+from hermes.tools.terminal import child_process, terminal
 from hermes.tools.terminal.child_process import ChildProcess, can_hold
 from hermes.trace.verify.session import verify
 from support.configured import configured_host, tool_answers
@@ -146,16 +146,36 @@ def test_an_interrupt_while_the_claim_is_written_stops_the_command(
     assert not (workdir / "effects.log").exists()
 
 
-@pytest.mark.parametrize("arguments", [{"timeout": -1}, {"workdir": "missing"}, {"background": True}, {"pty": True}])
-def test_a_call_that_needs_no_shell_or_another_one_is_on_record_too(
-    home: Path, workdir: Path, arguments: dict[str, Any]
+@pytest.mark.parametrize("arguments", [{"background": True}, {"pty": True}])
+def test_a_command_whose_shell_cannot_be_held_is_claimed_before_it_starts(
+    home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]
+) -> None:
+    claims: list[bool] = []
+    real = child_process.ChildProcess
+
+    def start(*given: Any, **options: Any) -> ChildProcess:
+        claims.append("step_claimed" in [event["kind"] for event in host.sessions.events(session.id)])
+        return real(*given, **options)
+
+    monkeypatch.setattr(child_process, "ChildProcess", start)
+    call = tool_call("terminal", {"command": "true", **arguments})
+    with ScriptedProvider([call, text("Done.")]) as provider, open_host(home, workdir, provider) as host:
+        session = host.new_session()
+        assert session.run("Go").answer == "Done."
+    assert claims == [True]
+
+
+@pytest.mark.parametrize("arguments", [{"timeout": -1}, {"workdir": "missing"}])
+def test_a_call_that_starts_nothing_is_recorded_and_needs_no_claim(
+    home: Path, workdir: Path, started: list[ChildProcess], arguments: dict[str, Any]
 ) -> None:
     call = tool_call("terminal", {"command": "true", **arguments})
     with ScriptedProvider([call, text("Done.")]) as provider, open_host(home, workdir, provider) as host:
         session = host.new_session()
         assert session.run("Go").answer == "Done."
-        recorded = [(event["kind"], event["key"]) for event in host.sessions.events(session.id)]
-    assert recorded.index(("step_claimed", "tool:1.0")) < recorded.index(("step_done", "tool:1.0"))
+        kinds = [event["kind"] for event in host.sessions.events(session.id) if event["key"] == "tool:1.0"]
+        assert verify(host.sessions.export(session.id)) == []
+    assert (kinds, started) == (["step_done"], [])
 
 
 # -- the result ------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from posixpath import join, normpath
 
@@ -119,7 +119,7 @@ class PathContext:
 
     def copy(self) -> PathContext:
         """A context whose working folder can change on its own."""
-        return replace(self)
+        return PathContext(self.cwd, self.home, self.hermes_home)
 
     def resolve(self, path: str) -> str:
         """The absolute path, without ``.``, ``..``, double slashes and aliases of the root."""

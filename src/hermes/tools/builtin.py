@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -47,10 +48,11 @@ def builtin_tools(limits: ToolLimits | None = None, *, can_leave_sandbox: bool =
 def _imported(module: str, name: str) -> Callable[[Args, ToolContext], Any]:
     """A function whose code is imported at its first call: unused tools cost no start-up time."""
 
-    def call(args: Args, context: ToolContext) -> Any:
-        return getattr(import_module(f"hermes.tools.{module}"), name)(args, context)
+    @cache
+    def loaded() -> Callable[[Args, ToolContext], Any]:
+        return getattr(import_module(f"hermes.tools.{module}"), name)
 
-    return call
+    return lambda args, context: loaded()(args, context)
 
 
 _terminal = _imported("terminal.terminal", "run_terminal")

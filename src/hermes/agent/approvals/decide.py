@@ -126,7 +126,6 @@ class Approvals:
         ``plugin`` is what a plugin decided: a refusal, or a finding that needs approval.
         """
         from hermes.agent.approvals.examination import examine_call
-        from hermes.agent.approvals.question import ApprovalQuestion
 
         scope = context.scope
         always_ask = tool.name == "terminal" and self._always_asks(scope.session_id)
@@ -147,6 +146,8 @@ class Approvals:
             return Decision(False, repeated, "guardrail_block")
         if assessment.decision is not None:
             return assessment.decision
+        from hermes.agent.approvals.question import ApprovalQuestion  # most calls need none
+
         question = ApprovalQuestion(tool, args, context, assessment.command, assessment.findings)
         if context.before_waiting is not None:
             context.before_waiting()

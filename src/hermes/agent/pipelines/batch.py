@@ -163,16 +163,19 @@ class ToolBatch:
         The reply that asked for them is in the same transaction. This is the one sync that a step waits for. A tool
         that claims itself waits for it once it has started what it needs. The log can wait until the calls do.
         """
+        if is_alone and slots and slots[0].call.claims_itself:
+            slots[0].call.context.commit_claim = lambda: self._claim_alone(slots[0])
+        elif slots:
+            self._commit_claims(slots)
+
+    def _commit_claims(self, slots: list[_Slot]) -> None:
         for slot in slots:
             self._journal.step(slot.key, "claimed", "unsafe", slot.call.claim())
-        if is_alone and slots and slots[0].call.claims_itself:
-            slots[0].call.context.commit_claim = lambda: self._commit_claim(slots[0])
-        elif slots:
-            self._journal.commit(log=False)
+        self._journal.commit(log=False)
 
-    def _commit_claim(self, slot: _Slot) -> None:
+    def _claim_alone(self, slot: _Slot) -> None:
         try:
-            self._journal.commit(log=False)
+            self._commit_claims([slot])
         except BaseException as error:
             slot.claim_error = error
             raise
