@@ -318,6 +318,15 @@ def test_a_schedule_that_is_removed_while_it_runs_ends_quietly(rig: MakeRig) -> 
 # -- by hand --------------------------------------------------------------------------------------------------------
 
 
+def test_a_schedule_that_was_removed_is_not_run_by_hand(rig: MakeRig) -> None:
+    with ScriptedProvider("never") as provider:
+        cron = rig(provider)
+        schedule = cron.add("every 1h", name="gone")
+        cron.schedules.remove(schedule)  # another process, after this one had read it
+        with pytest.raises(ScheduleError, match="'gone' has just been removed"):
+            cron.scheduler.begin(schedule)
+
+
 def test_a_run_by_hand_changes_no_planned_time(rig: MakeRig) -> None:
     with ScriptedProvider([text("now"), text("later")]) as provider:
         cron = rig(provider)

@@ -188,6 +188,8 @@ class FireLedger:
         now, session_id = round(self._clock(), 3), new_session_id()
 
         def write(connection: JournalConnection) -> DueRun:
+            if not read_schedules(connection, "id = ?", (schedule.id,)):
+                raise ScheduleError(f"{schedule.name!r} has just been removed")
             if _is_running(connection, schedule.id):
                 raise ScheduleError(f"{schedule.name!r} is running at this moment; wait for it to end")
             run = ScheduleRun(
