@@ -30,6 +30,7 @@ from hermes.a2a.push.delivery import signature
 from hermes.a2a.push.sender import PushQueue
 from hermes.config import A2APushConfig
 from hermes.errors import ConfigError
+from support.waiting import HANG
 from support.webhook import webhook
 
 HERE = ["127.0.0.1"]
@@ -194,8 +195,12 @@ def test_permanent_failures_are_not_retried(statuses: list[int], calls: int, cap
 
 def test_a_webhook_that_does_not_answer_is_given_up() -> None:
     async def main() -> None:
-        async with queue(hook.url, timeout=0.1, max_tries=2) as push:
+        # Time enough to be connected to on a busy machine: both tries have to get there.
+        async with queue(hook.url, timeout=1.0, max_tries=2) as push:
             await push.send_notification("t", status(WORKING))
+            async with asyncio.timeout(HANG):
+                while not push.counts.failed:
+                    await asyncio.sleep(0.02)
         assert (push.counts.sent, push.counts.failed) == (0, 1)
 
     with webhook(hold=threading.Event()) as hook:
