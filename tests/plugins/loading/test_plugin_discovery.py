@@ -78,7 +78,7 @@ def test_bundled_plugins_lie_beside_the_package_unless_moved(rig: Rig, monkeypat
     assert bundled_folder() == rig.bundled
     monkeypatch.delenv("HERMES_BUNDLED_PLUGINS")
     assert bundled_folder().name == "bundled"
-    assert (bundled_folder().parent / "plugins" / "discovery.py").is_file()
+    assert (bundled_folder().parent / "plugins" / "loading" / "discovery.py").is_file()
 
 
 def test_symbolic_links_and_loops_are_no_trouble(rig: Rig, tmp_path: Path) -> None:
