@@ -25,7 +25,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message as ProtoMessage
 
-from hermes.a2a.server.json_documents import document_of
+from hermes.a2a.server.transports.json_documents import document_of
 
 
 def test_a_task_is_written_with_all_it_has() -> None:

@@ -16,7 +16,7 @@ from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import MessageToDict
 
 from hermes.a2a.push.delivery import PushDelivery
-from hermes.a2a.server.compat import old_task_document
+from hermes.a2a.server.transports.compat import old_task_document
 from hermes.config.schema.sections import A2APushConfig
 
 log = logging.getLogger("hermes.a2a")

@@ -19,7 +19,6 @@ from hermes.a2a.card import REST_PATH, RPC_PATH, CardOptions, agent_card, card_r
 from hermes.a2a.push.sender import PushQueue
 from hermes.a2a.server.access.middleware import ADMISSION, PRINCIPAL, AccessMiddleware, AccessPolicy
 from hermes.a2a.server.access.user import PrincipalUser
-from hermes.a2a.server.compat import rest_routes, rpc_routes
 from hermes.a2a.server.content import INPUT_MODES, OUTPUT_MODES
 from hermes.a2a.server.entry import SURFACE, task_entry
 from hermes.a2a.server.handler import A2ARequestHandler
@@ -29,6 +28,7 @@ from hermes.a2a.server.store.database import Database
 from hermes.a2a.server.store.messages import AcceptedMessages
 from hermes.a2a.server.store.tasks import SqliteTaskStore, delete_old
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
+from hermes.a2a.server.transports.compat import rest_routes, rpc_routes
 from hermes.dispatch.choose import make_dispatcher, runs_on_workers
 from hermes.host import Host
 from hermes.http_server.principals import LOCAL, Principals

@@ -57,13 +57,13 @@ from google.protobuf.message import Message as Request
 
 from hermes.a2a.push.sender import PushQueue
 from hermes.a2a.server.access.middleware import ADMISSION
-from hermes.a2a.server.compat import is_old_call
 from hermes.a2a.server.questions import WAITS_FOR_OWNER
 from hermes.a2a.server.runner import TurnRunner
 from hermes.a2a.server.store.messages import AcceptedMessages
 from hermes.a2a.server.store.tasks import TERMINAL
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
 from hermes.a2a.server.task import ActiveTask, TaskSubscriber
+from hermes.a2a.server.transports.compat import is_old_call
 from hermes.http_server.rate_limits import Admission
 
 log = logging.getLogger("hermes.a2a")

@@ -63,7 +63,7 @@ async def _grpc(server: A2AServer, host: str, port: int | None) -> AsyncGenerato
         yield
         return
     try:
-        from hermes.a2a.server.grpc_binding import GrpcBinding  # optional, and a large package
+        from hermes.a2a.server.transports.grpc_binding import GrpcBinding  # optional, and a large package
     except ImportError as error:
         raise HermesError(
             f"gRPC needs the extra a2a-grpc ({error.name or 'grpc'} is not installed); install it with: "

@@ -17,7 +17,7 @@ from a2a.utils.errors import A2AError, ContentTypeNotSupportedError, InvalidPara
 from pydantic import ValidationError
 from starlette.responses import JSONResponse, Response
 
-from hermes.a2a.server.compat import OLD_REQUESTS
+from hermes.a2a.server.transports.compat import OLD_REQUESTS
 
 #: The media types of a request, the first of protocol 0.3 and JSON-RPC. Web pages cannot send them to other origins
 #: without asking (CORS preflight), which this server does not answer.

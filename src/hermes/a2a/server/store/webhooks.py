@@ -11,8 +11,8 @@ from a2a.types import TaskPushNotificationConfig
 from a2a.utils.constants import PROTOCOL_VERSION_1_0
 from a2a.utils.errors import InvalidParamsError
 
-from hermes.a2a.server.compat import OLD, is_old_call
 from hermes.a2a.server.store.database import Database
+from hermes.a2a.server.transports.compat import OLD, is_old_call
 
 #: Every event of a task is sent to each of its webhooks.
 MAX_WEBHOOKS = 20

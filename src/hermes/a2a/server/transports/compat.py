@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
-from hermes.a2a.server.rpc import RpcDispatcher
+from hermes.a2a.server.transports.rpc import RpcDispatcher
 
 #: The older version of the protocol, and the model of each of its JSON-RPC requests.
 OLD = "0.3"

@@ -13,7 +13,7 @@ from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
 from a2a.types import SendMessageRequest, Task
 from starlette.responses import Response
 
-from hermes.a2a.server.json_documents import document_of
+from hermes.a2a.server.transports.json_documents import document_of
 
 
 class RpcDispatcher(JsonRpcDispatcher):
