@@ -23,7 +23,7 @@ from hermes.journal.questions import Questions, has_pending
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.turns.lifecycle import QueueLimits, Submission, accept_turn, claim_turn, find_submission
 from hermes.journal.turns.recovery import close_turn
-from hermes.journal.turns.steps import Message
+from hermes.journal.turns.steps import Message, TurnEnding
 from hermes.scope import Interrupt, new_id
 
 log = logging.getLogger("hermes.dispatch")
@@ -124,9 +124,17 @@ class Execution:
     # -- running ------------------------------------------------------------------------------------------------
 
     def run(
-        self, submission: Submission, listener: Listener, interrupt: Interrupt, *, releases: bool = True
+        self,
+        submission: Submission,
+        listener: Listener,
+        interrupt: Interrupt,
+        *,
+        releases: bool = True,
+        ending: TurnEnding | None = None,
     ) -> DispatchedTurn:
         """Run a turn until it ends or is suspended. Without ``releases`` the caller releases the session afterwards.
+
+        ``ending`` is stored in the transaction that ends the turn.
 
         Raises ``JournalError`` (also ``SessionBusy``, ``LeaseLost``) when it cannot be run here and now. Any other
         failure ends the turn.
@@ -141,7 +149,9 @@ class Execution:
         session.released = ""
         try:
             with self._entered(session, submission):
-                result = session.run_accepted(submission, listener=listener, interrupt=interrupt, releases=releases)
+                result = session.run_accepted(
+                    submission, listener=listener, interrupt=interrupt, releases=releases, ending=ending
+                )
                 return DispatchedTurn("ended", result)
         except TurnSuspended:
             return DispatchedTurn("suspended")

@@ -19,6 +19,7 @@ from hermes.host import Host
 from hermes.journal.questions import Questions
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.turns.lifecycle import NO_LIMITS, Submission, cancel_queued, open_submissions
+from hermes.journal.turns.steps import TurnEnding, TurnState
 from hermes.scope import Interrupt
 
 log = logging.getLogger("hermes.dispatch")
@@ -39,6 +40,18 @@ class _LocalTurn:
         self.watchers: list[Callable[[DispatchedTurn], None]] = []
         self.now = DispatchedTurn("queued")
         self.failures = 0
+        #: What its surface stores with its end, and what was in the last transaction that was to end it.
+        self.ending: TurnEnding | None = None
+        self._tried: TurnEnding | None = None
+
+    def store(self, connection: JournalConnection, state: TurnState, answer: str | None, error: str | None) -> None:
+        self._tried = self.ending
+        if self._tried is not None:
+            self._tried.store(connection, state, answer, error)
+
+    def stored(self) -> None:
+        if self._tried is not None:
+            self._tried.stored()
 
     def settle(self, now: DispatchedTurn) -> None:
         """It has ended or is suspended: those who watch it are told, once."""
@@ -170,11 +183,17 @@ class LocalDispatcher:
         return self._recorded(turn_id)
 
     def watch(
-        self, turn_id: str, settled: Callable[[DispatchedTurn], None], *, listener: Listener = ignore_events
+        self,
+        turn_id: str,
+        settled: Callable[[DispatchedTurn], None],
+        *,
+        listener: Listener = ignore_events,
+        ending: TurnEnding | None = None,
     ) -> None:
         with self._changed:
             turn = self._turns.get(turn_id)
             if turn is not None:
+                turn.ending = ending or turn.ending
                 if listener is not ignore_events:
                     turn.listeners.all.append(listener)
                 if turn.now.state in ("queued", "running"):
@@ -244,7 +263,7 @@ class LocalDispatcher:
         submission = turn.submission
         now = DispatchedTurn("queued")
         try:
-            now = self._execution.run(submission, turn.listeners, turn.interrupt)
+            now = self._execution.run(submission, turn.listeners, turn.interrupt, ending=turn)
         except SessionBusy as error:
             log.debug("turn %s waits: %s", submission.turn_id, error)
         except JournalError as error:

@@ -16,6 +16,7 @@ from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.agent.session import Session
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.turns.lifecycle import Submission
+from hermes.journal.turns.steps import TurnEnding
 
 #: Turns of surfaces, and turns that another turn waits for: those have slots of their own, so that turns which wait
 #: for others cannot keep them from running.
@@ -110,12 +111,18 @@ class Dispatcher(Protocol):
         ...
 
     def watch(
-        self, turn_id: str, settled: Callable[[DispatchedTurn], None], *, listener: Listener = ignore_events
+        self,
+        turn_id: str,
+        settled: Callable[[DispatchedTurn], None],
+        *,
+        listener: Listener = ignore_events,
+        ending: TurnEnding | None = None,
     ) -> None:
         """Call ``settled`` once, when the turn has ended or is suspended; at once when it is so already.
 
         For surfaces with many turns: no thread waits. ``settled`` may be called on any thread and must not block.
-        ``listener`` receives the live events from now on.
+        ``listener`` receives the live events from now on. ``ending`` is stored in the transaction that ends the turn,
+        if this process runs it and knows of it in time: it has to find out whether it was.
         """
         ...
 

@@ -35,6 +35,7 @@ from hermes.gateway.adapter import (
 )
 from hermes.gateway.chats.chat import ChatWork, ExpectedTurn, GatewayChat, takes_part, turn_request
 from hermes.gateway.chats.commands import is_for_commands
+from hermes.gateway.chats.ending import AnswerWithTurn
 from hermes.gateway.chats.questions import TurnVariables, chat_entry, outgoing
 from hermes.gateway.deliveries import Deliveries
 from hermes.gateway.platforms.supervision import FIRST_PAUSE, LoopWatchdog, PlatformStatus, PlatformSupervisor
@@ -109,6 +110,8 @@ class Gateway:
         self.dispatcher = make_dispatcher(host, entries=self.turn_entries, platforms=self.turn_entries.keys())
         #: The chats that wait for the answer to a question, by its id.
         self.asked: dict[str, GatewayChat] = {}
+        #: The messages whose answers were claimed with the ends of their turns, until they are sent.
+        self.unsent: set[int] = set()
         #: Held while a message is handled that may have ended an earlier process.
         self.suspects = asyncio.Lock()
         self._services = services
@@ -177,7 +180,11 @@ class Gateway:
     async def _drain(self) -> None:
         """Send the answers of the turns that have just ended."""
         await asyncio.sleep(0)  # the ends of turns have been reported to the loop
-        while any(chat.is_finishing for chat in self._chats.values()) or (self.adapters and self.deliveries.is_busy):
+        while (
+            any(chat.is_finishing for chat in self._chats.values())
+            or self.unsent
+            or (self.adapters and self.deliveries.is_busy)
+        ):
             await asyncio.sleep(0.02)
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -309,7 +316,8 @@ class Gateway:
         if turn_id and starting is not None:
             settle, work.settled = starting
             work.turn_id = turn_id
-            self.dispatcher.watch(turn_id, settle)
+            work.ending = AnswerWithTurn(self, work)
+            self.dispatcher.watch(turn_id, settle, ending=work.ending)
         return work
 
     def _store_with_turn(self, arrival: Arrival, row: ChatRow, event: MessageEvent, sender: Sender) -> str:
@@ -400,6 +408,13 @@ class Gateway:
         """A chat has nothing to do: it is made again for its next message."""
         if chat.is_idle and not len(chat):
             self._chats.pop(chat.row.key, None)
+
+    def answers_at_once(self, work: ChatWork) -> bool:
+        """Whether nothing comes between the end of a turn and its answer. From any thread."""
+        hooks, chat = self.host.hooks, self._chats.get(work.message.chat)
+        if work.is_stale or self.is_stopping or hooks.post_llm_call is not None or hooks.on_session_end is not None:
+            return False
+        return chat is None or chat.only_answers
 
     async def submit_text(self, chat: GatewayChat, work: ChatWork, content: Any) -> None:
         """Answer a message that a command asks for, in its chat."""

@@ -25,6 +25,7 @@ from hermes.host import Host
 from hermes.journal.bodies import to_json
 from hermes.journal.store.connection import JournalConnection, placeholders
 from hermes.journal.turns.lifecycle import Submission, accept_turn, cancel_queued
+from hermes.journal.turns.steps import TurnEnding
 
 log = logging.getLogger("hermes.cluster")
 
@@ -186,7 +187,14 @@ class ClusterDispatcher:
                 followed.listeners = [one for one in followed.listeners if one is not listener]
         return self._recorded(turn_id)
 
-    def watch(self, turn_id: str, settled: Settled, *, listener: Listener = ignore_events) -> None:
+    def watch(
+        self,
+        turn_id: str,
+        settled: Settled,
+        *,
+        listener: Listener = ignore_events,
+        ending: TurnEnding | None = None,  # the turn may run anywhere
+    ) -> None:
         with self._changed:
             followed = self._follow(turn_id)
             followed.watchers.append(settled)

@@ -76,9 +76,9 @@ def is_dead_letter(result: TurnResult) -> bool:
     return result.status == "failed" and (result.error or "").startswith(_TAKEN_UP_TOO_OFTEN)
 
 
-def answer_messages(work: ChatWork, result: TurnResult, redactor: Redactor, limit: int) -> list[OutgoingMessage]:
-    """The answer as messages that are not too long for the platform. A turn that was interrupted says nothing."""
-    text = redactor.redact(_answer_text(work, result))
+def answer_messages(work: ChatWork, text: str, redactor: Redactor, limit: int) -> list[OutgoingMessage]:
+    """The answer as messages that are not too long for the platform."""
+    text = redactor.redact(text)
     if not text.strip():
         return []
     key, reply_to = work.message.request_key, work.event.message_id or ""
@@ -89,12 +89,17 @@ def answer_messages(work: ChatWork, result: TurnResult, redactor: Redactor, limi
     ]
 
 
-def _answer_text(work: ChatWork, result: TurnResult) -> str:
+def completed_text(answer: str, error: str | None) -> str:
+    """The answer of a turn that has one, with what is to be said about it when it is not whole."""
+    return f"{answer}\n\n({error})" if error else answer
+
+
+def answer_text(work: ChatWork, result: TurnResult) -> str:
+    """The text for a chat. A turn that was interrupted says nothing."""
     if result.status == "interrupted":
         return ""
     if result.status in ("completed", "incomplete"):
-        note = f"\n\n({result.error})" if result.status == "incomplete" and result.error else ""
-        return f"{result.answer}{note}"
+        return completed_text(result.answer, result.error if result.status == "incomplete" else None)
     if is_dead_letter(result):
         return "This message could not be answered and is not tried again. Please send it in other words."
     if work.sender.role == "owner":

@@ -16,8 +16,9 @@ from hermes.dispatch.port import DispatchedTurn, TurnRequest
 from hermes.errors import CommitUnknown, HermesError, QueueFull
 from hermes.gateway.access import Sender, workspace_of
 from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, ProcessingOutcome, SessionSource
-from hermes.gateway.chats.answers import answer_messages, is_dead_letter, turn_context, turn_message
+from hermes.gateway.chats.answers import answer_messages, answer_text, is_dead_letter, turn_context, turn_message
 from hermes.gateway.chats.commands import is_for_commands, run_chat_command
+from hermes.gateway.chats.ending import AnswerWithTurn
 from hermes.gateway.chats.questions import (
     NO_ANSWER,
     SURFACE,
@@ -50,7 +51,8 @@ class ChatWork:
     """One message on its way through a chat."""
 
     __slots__ = (
-        *("context", "event", "is_done", "is_stale", "message", "row", "sender", "settled", "source", "turn_id"),
+        *("context", "ending", "event", "is_done", "is_stale", "message", "row", "sender", "settled", "source"),
+        "turn_id",
     )
 
     def __init__(
@@ -68,6 +70,8 @@ class ChatWork:
         self.turn_id = ""
         #: The end of the turn, when it was submitted with the message.
         self.settled: asyncio.Future[DispatchedTurn] | None = None
+        #: What is stored with the end of the turn.
+        self.ending: AnswerWithTurn | None = None
         #: The turn was stopped: whatever it still says is not sent.
         self.is_stale = False
         self.is_done = False
@@ -99,6 +103,11 @@ class GatewayChat:
     @property
     def is_idle(self) -> bool:
         return not self._tasks
+
+    @property
+    def only_answers(self) -> bool:
+        """Whether the current message is all there is to do: none waits behind it, and none joined its turn."""
+        return not (self._arrived or self._turns or self._steered or self._following)
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
@@ -246,6 +255,9 @@ class GatewayChat:
 
     async def _deliver(self, work: ChatWork, result: TurnResult, *, waits_for_sending: bool) -> ProcessingOutcome:
         gateway = self._gateway
+        stored = None if work.ending is None else work.ending.completion
+        if stored is not None:
+            return await self._send_stored(work, stored)
         joined = self._joined()
         texts = [] if work.is_stale else self._texts(work, result)
         futures = gateway.deliveries.watch([text.key for text in texts]) if waits_for_sending else []
@@ -267,6 +279,20 @@ class GatewayChat:
             return ProcessingOutcome.CANCELLED
         failed = result.status == "failed" or not all(sent)
         return ProcessingOutcome.FAILURE if failed else ProcessingOutcome.SUCCESS
+
+    async def _send_stored(self, work: ChatWork, stored: Completion) -> ProcessingOutcome:
+        """Send the answer that was stored with the end of the turn."""
+        gateway = self._gateway
+        work.is_done = True
+        gateway.deliveries.send(stored.claimed)
+        gateway.unsent.discard(work.message.number)
+        if not stored.is_claimed:
+            gateway.deliveries.wake()
+        joined = [one.message.number for one in self._joined()]
+        if joined:  # at the very last moment
+            await gateway.blocking(gateway.inbox.finish, Completion(joined[0], also=joined[1:]))
+        self.is_finishing = False
+        return ProcessingOutcome.CANCELLED if work.is_stale else ProcessingOutcome.SUCCESS
 
     async def _complete(self, completion: Completion) -> list[OutboxRow]:
         """Store the end of a message, and with it the turn of the next one, when one waits for nothing else."""
@@ -307,13 +333,14 @@ class GatewayChat:
             gateway.inbox.finish(completion)
             return ""
         assert ticket is not None
-        gateway.dispatcher.watch(ticket.turn_id, settle)
+        following.ending = AnswerWithTurn(gateway, following)
+        gateway.dispatcher.watch(ticket.turn_id, settle, ending=following.ending)
         return ticket.turn_id
 
     def _texts(self, work: ChatWork, result: TurnResult) -> list[OutgoingMessage]:
         gateway = self._gateway
         limit = gateway.message_limit(work.message.platform)
-        return answer_messages(work, result, gateway.host.redactor, limit)
+        return answer_messages(work, answer_text(work, result), gateway.host.redactor, limit)
 
     def _joined(self) -> list[ChatWork]:
         """The messages that joined the turn; those it did not see any more get a turn of their own."""

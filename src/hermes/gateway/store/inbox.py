@@ -127,6 +127,11 @@ class Completion:
         #: The answers that were claimed.
         self.claimed: list[OutboxRow] = []
 
+    @property
+    def is_claimed(self) -> bool:
+        """Whether all answers were claimed."""
+        return len(self.claimed) == len(self._messages)
+
     def store(self, connection: JournalConnection) -> None:
         """Store it, inside a transaction."""
         change = "UPDATE gateway_inbox SET state = ?, error = ?, ended_at = ? WHERE number = ?"
