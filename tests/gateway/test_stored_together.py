@@ -14,6 +14,8 @@ from hermes.dispatch.port import TurnRequest, TurnTicket
 from hermes.gateway.adapter import MessageEvent, Platform, SessionSource
 from hermes.gateway.chats.chat import ChatWork
 from hermes.gateway.gateway import Gateway
+from hermes.gateway.store.inbox import Completion
+from hermes.gateway.store.outbox import OutboxRow
 from hermes.testing import RecordedRequest, ScriptedReply, text
 from support.gateway_rig import GatewayRig, RunningGateway, SwitchedProvider
 from support.waiting import wait_for, wait_until
@@ -146,3 +148,59 @@ def test_a_new_session_drops_the_turn_that_is_being_submitted(
     texts = client.texts()
     assert texts.count("Answer to one") == 1
     assert "Answer to two" not in texts
+
+
+def count_finishes(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> list[Completion]:
+    """The ends of messages that were stored in a transaction of their own."""
+    alone: list[Completion] = []
+    finish = running.gateway.inbox.finish
+
+    def counted(completion: Completion) -> list[OutboxRow]:
+        alone.append(completion)
+        return finish(completion)
+
+    monkeypatch.setattr(running.gateway.inbox, "finish", counted)
+    return alone
+
+
+def stored_rows(rig: GatewayRig) -> tuple[list[Any], list[Any]]:
+    """The states of the messages, and those of their answers."""
+    with closing(sqlite3.connect(rig.home / "state.db")) as connection:
+        incoming = connection.execute("SELECT state FROM gateway_inbox ORDER BY number").fetchall()
+        return incoming, connection.execute("SELECT state, content FROM gateway_outbox ORDER BY number").fetchall()
+
+
+def test_an_answer_is_stored_with_the_end_of_its_turn(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = rig.start()
+    alone = count_finishes(running, monkeypatch)
+    client = rig.client()
+    assert [client.ask(f"say {number}") for number in range(3)] == [f"Answer to say {number}" for number in range(3)]
+    answers = [("sent", f"Answer to say {number}") for number in range(3)]
+    wait_until(lambda: stored_rows(rig) == ([("done",)] * 3, answers), "the outbox")
+    assert alone == [] and not running.gateway.unsent
+
+
+def test_an_answer_is_not_claimed_while_hooks_of_its_turn_run(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[list[Any], list[Any]]] = []
+
+    class Observer:
+        @staticmethod
+        def register(ctx: Any) -> None:
+            def look(**_: Any) -> None:
+                seen.append(stored_rows(rig))
+
+            ctx.register_hook("post_llm_call", look)
+
+    alone = count_finishes(rig.start(plugins=[Observer]), monkeypatch)
+    assert rig.client().ask("hello") == "Answer to hello"
+    assert seen == [([("queued",)], [])]
+    assert len(alone) == 1
+
+
+def test_a_turn_that_fails_stores_its_answer_by_itself(
+    rig: GatewayRig, provider: SwitchedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider.script = lambda request: text("")
+    alone = count_finishes(rig.start(), monkeypatch)
+    assert "did not work" in rig.client().ask("hello")
+    assert len(alone) == 1

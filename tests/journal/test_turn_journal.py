@@ -128,6 +128,40 @@ def test_messages_stand_in_the_order_of_the_conversation_whatever_was_committed_
     assert contents == ["hello", "1.0", "1.1", "1.2", "2.0", "10.0"]
 
 
+class _Ending:
+    """Stores a note with the end of a turn, and may fail."""
+
+    def __init__(self) -> None:
+        self.fails = True
+        self.is_stored = False
+
+    def store(self, connection: JournalConnection, state: TurnState, answer: str | None, error: str | None) -> None:
+        connection.execute("UPDATE sessions SET title = ? WHERE id = 's1'", (f"{state} {answer} {error}",))
+        if self.fails:
+            raise JournalError("no room")
+
+    def stored(self) -> None:
+        self.is_stored = True
+
+
+def test_what_a_surface_stores_with_the_end_of_a_turn_is_there_with_it_or_not_at_all(
+    store: Store, runner: Runner
+) -> None:
+    turn, ending = start_turn(store, runner), _Ending()
+    turn.ending, turn.releases = ending, True
+    turn.end("completed", answer="yes")
+    query = "SELECT t.state, s.title, s.runner IS NULL FROM turns t JOIN sessions s ON s.id = t.session_id"
+    ((_, title, _),) = rows(store, query)
+    with pytest.raises(JournalError, match="no room"):
+        turn.commit()
+    assert rows(store, query) == [("running", title, 0)]
+    assert not ending.is_stored
+    ending.fails = False
+    turn.commit()
+    assert rows(store, query) == [("completed", "completed yes None", 1)]
+    assert ending.is_stored
+
+
 @pytest.mark.sqlite_only
 def test_an_empty_commit_writes_nothing(store: Store, runner: Runner) -> None:
     turn = start_turn(store, runner)
