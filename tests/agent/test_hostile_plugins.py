@@ -190,6 +190,14 @@ def test_a_hostile_dictionary_still_blocks_when_it_says_so(run: Run) -> None:
     assert (call.status, call.error_type, call.error_message) == ("blocked", "plugin_block", "no")
 
 
+def test_a_reason_without_end_is_cut(make_host: HostFactory) -> None:
+    plugin = Plugin("pre_tool_call", lambda **_: {"action": "block", "message": "no " * 1_000_000})
+    with ScriptedProvider(SCRIPT) as provider:
+        assert make_host(provider, plugin_objects=[plugin]).new_session().run("go").answer == "Done."
+        [result] = [one["content"] for one in provider.requests[1].messages if one["role"] == "tool"]
+    assert "no no no" in result and len(result) < 11_000
+
+
 @pytest.mark.parametrize("kind", ["llm_request", "tool_request"])
 @pytest.mark.parametrize("shape", ["text", "dict", "values", "object"])
 def test_request_middleware_with_hostile_answers_is_left_out(run: Run, kind: str, shape: str) -> None:

@@ -24,6 +24,9 @@ EXIT_INTERRUPTED = 130
 EXIT_OUTPUT_CLOSED = 141
 EXIT_TERMINATED = 143
 
+#: How long functions that plugins gave to ``atexit`` may take, which may have much to send.
+_EXIT_HANDLER_SECONDS = 30.0
+
 OUTPUT_LOST = "the output cannot be written"
 NO_MESSAGE = "give a message: hermes chat --query TEXT ('-' reads it from stdin)"
 
@@ -130,7 +133,7 @@ def silence_output() -> None:
 
 
 def end_in_time(code: int) -> None:
-    """End the process when threads that plugins have left running still keep it from ending after a while."""
+    """End the process when threads or exit handlers that plugins have left still keep it from ending after a while."""
     import threading
 
     def left() -> list[str]:
@@ -144,14 +147,18 @@ def end_in_time(code: int) -> None:
         time.sleep(_exit_timeout())
         names = [name for name in left() if not name.startswith("hermes-")]
         if names:
-            _print_error(
-                f"threads of plugins have not ended ({plain(', '.join(names))}), so the program ends without them; "
-                "plugins.exit_timeout sets how long it waits"
-            )
-            silence_output()
-            os._exit(code)
+            _end_without(f"threads of plugins have not ended ({plain(', '.join(names))})", code)
+        time.sleep(_EXIT_HANDLER_SECONDS)
+        if not left():
+            _end_without("exit handlers of plugins have not ended", code)
 
     threading.Thread(target=end, name="hermes-exit", daemon=True).start()
+
+
+def _end_without(what: str, code: int) -> None:
+    _print_error(f"{what}, so the program ends without them; plugins.exit_timeout sets how long it waits for threads")
+    silence_output()
+    os._exit(code)
 
 
 def _exit_timeout() -> float:

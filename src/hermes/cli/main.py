@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
     code = _run_and_report(arguments)
     if argv is None:
         _skip_last_collection()
-        if _has_other_threads():
+        if _has_other_threads() or _has_plugin_code():
             from hermes.cli.failures import end_in_time
 
             end_in_time(code)
@@ -97,7 +97,7 @@ def _postpone_collection() -> None:
 
 def _skip_last_collection() -> None:
     """Leave the memory to the system, which takes it back anyway; a plugin may have objects that expect their end."""
-    if "hermes.plugins.loading.modules" not in sys.modules:
+    if not _has_plugin_code():
         import gc
 
         gc.freeze()
@@ -114,6 +114,10 @@ def _run_and_report(arguments: list[str]) -> int:
         from hermes.cli.failures import report
 
         return report(error, arguments)
+
+
+def _has_plugin_code() -> bool:
+    return "hermes.plugins.loading.modules" in sys.modules
 
 
 def _has_other_threads() -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,23 @@ def test_a_thread_that_does_not_end_does_not_keep_the_program(home: Path, workdi
         done = run_hermes("chat", "--quiet", "--query", "hi", home=home, cwd=workdir)
     assert (done.returncode, done.stdout) == (0, "The answer.\n")
     assert "threads of plugins have not ended (uploader)" in done.stderr
+
+
+STUCK_AT_EXIT = """
+import atexit, threading
+from hermes.cli import failures
+
+failures._exit_timeout = lambda: 0.0
+failures._EXIT_HANDLER_SECONDS = 0.0
+atexit.register(threading.Event().wait)
+failures.end_in_time(7)
+"""
+
+
+def test_an_exit_handler_that_does_not_end_does_not_keep_the_program() -> None:
+    done = subprocess.run([sys.executable, "-c", STUCK_AT_EXIT], capture_output=True, text=True, timeout=HANG)
+    assert done.returncode == 7
+    assert "exit handlers of plugins have not ended" in done.stderr
 
 
 POOL = """

@@ -49,6 +49,9 @@ _NEVER_KEPT = frozenset(
 #: No second model answers these.
 _FOR_PERSONS = frozenset({EMBEDDED_MODEL, OUTSIDE_SANDBOX, KEEP_CHANGE})
 
+#: More of a plugin's message than that is no reason; it would be recorded, redacted and sent for nothing.
+_LONGEST_ANSWER = 10_000
+
 #: An approval of these holds for the session: a project's own file is asked about once.
 _ONCE_PER_SESSION = frozenset({"read-env-file"})
 
@@ -319,7 +322,8 @@ def plugin_decision(tool: str, answers: Sequence[Answer]) -> tuple[Decision | Fi
             continue
         value = cast("dict[str, Any]", answer.value)
         message, rule_key = (
-            text if isinstance(text := value.get(name), str) else "" for name in ("message", "rule_key")
+            text[:_LONGEST_ANSWER] if isinstance(text := value.get(name), str) else ""
+            for name in ("message", "rule_key")
         )
         if value.get("action") == "block" and message:
             return Decision(False, message, "plugin_block"), answer.plugin

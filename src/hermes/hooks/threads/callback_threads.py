@@ -154,7 +154,7 @@ class CallbackThread:
             self._done.release()
 
     def _serve(self) -> None:
-        rest, wake = self._go.acquire, self._done.release
+        rest, wake, process = self._go.acquire, self._done.release, os.getpid()
         while True:
             rest()
             if self._over:
@@ -164,6 +164,8 @@ class CallbackThread:
                 self.value = self._context.run(self._work)
             except BaseException as error:
                 self.error = error
+            if os.getpid() != process:
+                os._exit(0)  # the callback has forked, and in its child no other thread exists that could continue
             # While the limit is low, other threads cannot call anything: it is restored before they are woken.
             if restore_recursion_limit(before):
                 log.warning("plugin %r lowered the recursion limit of the process; it is set back", call.plugin)
