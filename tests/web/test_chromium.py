@@ -319,6 +319,21 @@ def test_a_browser_that_is_signed_out_says_so_and_continues_when_it_is_back(brow
         expect(tab.locator(".wf-row.turn")).to_have_count(2, timeout=60_000)
 
 
+def test_a_server_that_is_away_is_said_and_asked_again(browser: Browser, rig: Rig) -> None:
+    host = rig.host([text("First.")])
+    session = host.new_session()
+    session.run("One.")
+    with page_over(rig.home) as page, opened(browser, page.url) as tab:
+        tab.click(".session a")
+        tab.wait_for_selector(".wf-row.model")
+        tab.context.set_offline(True)
+        tab.click(".brand")
+        expect(tab.locator(".top-problem")).to_contain_text("cannot be reached")
+        tab.context.set_offline(False)
+        expect(tab.locator(".session .title")).to_have_text(["One."])
+        expect(tab.locator(".top-problem")).to_have_count(0)
+
+
 @pytest.mark.parametrize("path", ["/costs", "/approvals", "/plugins", "/compare", "/sessions/none"])
 def test_no_placeholder_stays_in_a_view(browser: Browser, rig: Rig, path: str) -> None:
     rig.host([])

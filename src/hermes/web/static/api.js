@@ -11,27 +11,45 @@ const read = async (response) => {
   return data;
 };
 
-export const get = async (path) => read(await fetch(address(path), { headers: { accept: "application/json" } }));
+// Milliseconds until a server that was not reached is asked again.
+export const AGAIN = 2000;
+
+const ask = (path, options) =>
+  fetch(address(path), options).catch(() => {
+    throw Object.assign(new Error("the server cannot be reached: is hermes still running?"), { isUnreachable: true });
+  });
+
+export const get = async (path) => read(await ask(path, { headers: { accept: "application/json" } }));
 
 export const post = async (path, body) =>
   read(
-    await fetch(address(path), {
+    await ask(path, {
       method: "POST",
       headers: { "content-type": "application/json", "x-hermes-csrf": page.csrf },
       body: JSON.stringify(body ?? {}),
     }),
   );
 
-// What a path answers, whether it is on its way, and the error. Asked again when the path or `again` changes.
+// What a path answers, or the error. Asked again when the path or `again` changes, and until the server is reached.
 export const useData = (path, again = 0) => {
   const [state, setState] = useState({});
   useEffect(() => {
-    let current = true;
-    get(path).then(
-      (data) => current && setState({ data, path }),
-      (error) => current && setState({ error: error.message, path }),
-    );
-    return () => (current = false);
+    let timer;
+    let isCurrent = true;
+    const load = () =>
+      get(path).then(
+        (data) => isCurrent && setState({ data, path }),
+        (error) => {
+          if (!isCurrent) return;
+          setState({ error: error.message, path });
+          if (error.isUnreachable) timer = setTimeout(load, AGAIN);
+        },
+      );
+    load();
+    return () => {
+      isCurrent = false;
+      clearTimeout(timer);
+    };
   }, [path, again]);
   return state;
 };

@@ -1,6 +1,6 @@
 // The list of sessions, live, with a filter and a box to begin a new one.
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
-import { address, get, page, post, useLive } from "../api.js";
+import { AGAIN, address, get, page, post, useLive } from "../api.js";
 import { ago, compact, money, plural } from "../format.js";
 import { Composer, State } from "../parts.js";
 
@@ -50,10 +50,26 @@ export function Sessions({ go, navigate, onPending, setProblem, query: asked }) 
     // What came with the document is the state of that moment: coming back asks anew.
     page.sessions = undefined;
     if (isThere) return undefined;
-    const timer = setTimeout(() => {
-      get(`/api/sessions${query()}`).then((found) => { setLines(found); setMore(found.length >= 50); }, (error) => setProblem(error.message));
-    }, text ? 150 : 0);
-    return () => clearTimeout(timer);
+    let isCurrent = true;
+    const load = () =>
+      get(`/api/sessions${query()}`).then(
+        (found) => {
+          if (!isCurrent) return;
+          setProblem("");
+          setLines(found);
+          setMore(found.length >= 50);
+        },
+        (error) => {
+          if (!isCurrent) return;
+          setProblem(error.message);
+          if (error.isUnreachable) timer = setTimeout(load, AGAIN);
+        },
+      );
+    let timer = setTimeout(load, text ? 150 : 0);
+    return () => {
+      isCurrent = false;
+      clearTimeout(timer);
+    };
   }, [text, state, again]);
   const newest = useRef(Math.max(0, ...(lines ?? []).map((line) => line.updated))).current;
   const connected = useLive("/api/live", newest, {
