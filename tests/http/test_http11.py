@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.http.errors import ConnectionLost, NotHttp, UnsendableHeader
-from hermes.http.http11 import Head, HttpConnection
+from hermes.http.errors import BadBody, ConnectionLost, NotHttp, UnsendableHeader
+from hermes.http.http11 import BodyDecoder, Head, HttpConnection
 from hermes.testing import recorded, text
 
 WHOLE = recorded(text("one two three"))
@@ -96,3 +97,66 @@ def test_an_answer_that_ends_with_the_connection(version: bytes) -> None:
     head, body, ended = read(http, [b"HTTP/" + version + b" 200 OK\r\n\r\nhello", b""])
     assert head == Head(200, {}) and body == b"hello" and ended
     assert not http.start_next()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 200 OK\r\nx-a:" + b" " * 95_000 + b"\0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx-a: b" + b" \t" * 45_000 + b"\0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5;" + b" " * 200_000,
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5;" + b" \r" * 100_000 + b"\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5" + b" " * 200_000 + b"\n",
+    ],
+    ids=["header", "end of a header", "extension", "returns", "size"],
+)
+def test_long_lines_of_blanks_are_refused_at_once(data: bytes) -> None:
+    """A search that tries every way to share the blanks out takes minutes, in which no other thread runs."""
+    with pytest.raises(NotHttp):
+        read(asked(), [data])
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("host", "h"), ("Content-Length", "0"), ("content-length", "2")],
+        [("host", "h"), ("content-length", "2"), ("content-length", "2")],
+        [("host", "h"), ("content-length", "3")],
+        [("host", "h"), ("Host", "other"), ("content-length", "2")],
+        [("host", "h"), ("Transfer-Encoding", "chunked")],
+    ],
+)
+def test_headers_that_would_end_the_request_elsewhere_are_not_sent(headers: list[tuple[str, str]]) -> None:
+    with pytest.raises(UnsendableHeader, match="host, content-length and transfer-encoding are set by the client"):
+        HttpConnection().send_request("POST", "/", headers, b"{}")
+
+
+def test_a_status_below_100_is_no_informational_response() -> None:
+    with pytest.raises(NotHttp):
+        read(asked(), [b"HTTP/1.1 099 Odd\r\n\r\n" + WHOLE])
+
+
+def decoded(encoding: str, data: bytes, size: int) -> bytes:
+    decoder = BodyDecoder(encoding, 1000)
+    found = b"".join(decoder.decode(data[at : at + size]) for at in range(0, len(data), size))
+    decoder.finish()
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_compressed_content_that_breaks_off_is_not_whole(size: int) -> None:
+    whole = gzip.compress(b"the whole text")
+    for end in range(1, len(whole)):
+        with pytest.raises(NotHttp, match="breaks off"):
+            decoded("gzip", whole[:end], size)
+    assert decoded("gzip", b"", size) == b""  # the answer to HEAD
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_compressed_content_in_several_members_is_read_to_its_end(size: int) -> None:
+    both = gzip.compress(b"one ") + gzip.compress(b"two")
+    assert decoded("gzip", both + b"\0\0\0", size) == b"one two"
+    with pytest.raises(NotHttp, match="breaks off"):
+        decoded("gzip", both[:-1], size)
+    with pytest.raises(BadBody, match="broken compression"):
+        decoded("gzip", both + b"something else", size)

@@ -210,7 +210,8 @@ class ResponseStream:
         if connection is None:
             return
         try:
-            decode = BodyDecoder(self.headers.get("content-encoding", "").strip().lower(), self._max_bytes).decode
+            decoder = BodyDecoder(self.headers.get("content-encoding", "").strip().lower(), self._max_bytes)
+            decode = decoder.decode
             http, stream = connection.http, connection.stream
             while True:
                 part = http.next()
@@ -219,6 +220,7 @@ class ResponseStream:
                 elif part == "more":
                     http.receive(stream.read())
                 else:
+                    decoder.finish()
                     return
         finally:
             self.close()

@@ -89,7 +89,7 @@ class NotHttp(NetworkError):
 
 
 class UnsendableHeader(NetworkError):
-    """A header has characters that HTTP does not allow. The message must not show it: it may be the key."""
+    """A header that HTTP does not allow, or that only the client sets. It is not shown: it may be the key."""
 
 
 def explain(error: HttpError, server: Address, setting: str) -> str:
@@ -98,7 +98,7 @@ def explain(error: HttpError, server: Address, setting: str) -> str:
     if isinstance(error, TimedOut):
         return f"{_late(error, origin)} (timeout: {error.phase})"
     if isinstance(error, UnsendableHeader):
-        return "a header has characters that cannot be sent; check extra_headers"
+        return f"{str(error) or 'a header has characters that cannot be sent'}; check extra_headers"
     if isinstance(error, ProxyError):
         return f"the proxy did not connect to {origin}: {error}"
     if isinstance(error, ConnectError):

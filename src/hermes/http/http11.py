@@ -30,10 +30,13 @@ _NAME = re.compile(_TOKEN)
 _TARGET = re.compile(r"[\x21-\x7e]+")
 _SENT_VALUE = re.compile(_VALUE, re.ASCII)
 _STATUS_LINE = re.compile(rb"HTTP/([0-9]\.[0-9]) ([0-9]{3})(?: [^\x00\n\r\f\v]*)?")
-_HEADER_LINE = re.compile(rf"({_TOKEN}):[ \t]*({_VALUE})[ \t]*".encode())
+# Possessive (``*+``) where blanks could be shared out between two places: a long line of them would take minutes.
+_HEADER_LINE = re.compile(rf"({_TOKEN}):[ \t]*+({_VALUE})[ \t]*".encode())
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
-_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,20})(?:;[^\n]*?)?[ \t]*\r\n")
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,20})(?:;[^\n]*+(?<=\r)|[ \t]*+\r)\n")
 _LENGTH = re.compile(rb"[0-9]{1,20}")
+#: Headers by which a server finds the end of a request, and whom it is for: a second one is how requests are smuggled.
+_OWN_HEADERS = ("host", "content-length", "transfer-encoding")
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -75,6 +78,10 @@ class HttpConnection:
         head = "".join(lines)
         if not (is_sendable and head.isascii()):
             raise UnsendableHeader
+        own = [(name.lower(), value) for name, value in headers if name.lower() in _OWN_HEADERS]
+        lengths = [value for name, value in own if name == "content-length"]
+        if len({name for name, _ in own} - {"transfer-encoding"}) < len(own) or lengths not in ([], [str(len(body))]):
+            raise UnsendableHeader(f"{', '.join(_OWN_HEADERS[:-1])} and {_OWN_HEADERS[-1]} are set by the client")
         self._method, self._state = method, "head"
         self._may_keep = not any(name.lower() == "connection" and _says_close(value) for name, value in headers)
         # One piece is one packet; a long body is not worth copying for that.
@@ -139,6 +146,8 @@ class HttpConnection:
             if status_line is None:
                 raise NotHttp("the response does not begin with a status line")
             version, status = status_line[1], int(status_line[2])
+            if status < 100:
+                raise NotHttp("its status is none")
             if status == 101:
                 raise NotHttp("it switches to another protocol, which it was not asked for")
             fields = _fields(lines[1:])
@@ -206,6 +215,8 @@ class HttpConnection:
             if size > _MAX_CHUNK_LINE or self._data.find(b"\n", self._at) >= 0:
                 raise NotHttp("the size of a chunk is no number")
             return
+        if line.end() - self._at > _MAX_CHUNK_LINE:
+            raise NotHttp("the line before a chunk is too long")
         self._at = line.end()
         self._left = int(line[1], 16)
         self._state = "chunk" if self._left else "trailer"
@@ -273,12 +284,16 @@ def _says_close(value: str) -> bool:
 class BodyDecoder:
     """Undoes the ``Content-Encoding`` and counts the result, so that a decompression bomb cannot fill the memory."""
 
-    __slots__ = ("_limit", "_may_be_raw", "_size", "_zlib")
+    __slots__ = ("_has_begun", "_has_members", "_limit", "_may_be_raw", "_size", "_zlib")
 
     def __init__(self, encoding: str, limit: int) -> None:
         self._size = 0
         self._limit = limit
         self._zlib = None
+        #: Whether some of the compressed body has arrived: the answer to HEAD has none.
+        self._has_begun = False
+        #: gzip may be several files, one after the other, and padding.
+        self._has_members = encoding in ("gzip", "x-gzip")
         #: Whether the body may be deflate without a header, as some servers send it.
         self._may_be_raw = encoding == "deflate"
         if encoding in ("gzip", "x-gzip", "deflate"):
@@ -301,17 +316,28 @@ class BodyDecoder:
             raise self._too_large()
         return data
 
+    def finish(self) -> None:
+        """The body has ended. Raises ``NotHttp`` when the compressed content has not."""
+        if self._zlib is not None and self._has_begun and not self._zlib.eof:
+            raise NotHttp("the compressed body breaks off before its end")
+
     def _inflate(self, data: bytes) -> bytes:
         assert self._zlib is not None
         pieces: list[bytes] = []
         size = self._size
         while data:
+            if self._zlib.eof:
+                data = data.lstrip(b"\0") if self._has_members else b""
+                if not data:
+                    break
+                self._zlib = zlib.decompressobj(zlib.MAX_WBITS | 16)
             piece = self._zlib.decompress(data, _INFLATED_PIECE)
+            self._has_begun = True
             pieces.append(piece)
             size += len(piece)
             if size > self._limit:
                 raise self._too_large()
-            data = self._zlib.unconsumed_tail
+            data = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
         return b"".join(pieces)
 
     def _too_large(self) -> BodyTooLarge:
