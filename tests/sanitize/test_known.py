@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from urllib.parse import quote
 
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.sanitize import MaskedStream, Redactor, has_mark, redact_text
+from hermes.sanitize.known import KnownSecrets
 from support.growth import assert_grows_with_the_length
 
 SECRET = "nvapi-Zk9x/7Qm2+Lp4Wn8_Rt5Yv3"
@@ -188,3 +189,20 @@ def test_wrapped_text_of_the_standard_tools_is_masked() -> None:
     ):
         assert MARK in Redactor({"LAB_KEY": SECRET}).mask_known(wrapped)
     assert redact_text("plain") == "plain"
+
+
+def test_a_secret_that_is_added_while_another_thread_prepares_the_search_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    redactor, added = Redactor(["first-secret-value"]), "second-secret-value"
+
+    class Slow(KnownSecrets):
+        def __init__(self, secrets: Mapping[str, str]) -> None:
+            super().__init__(secrets)
+            redactor.add_secret(added)  # as another thread would at this moment
+
+    monkeypatch.setattr("hermes.sanitize.known.KnownSecrets", Slow)
+    text = f"it is {added}"
+    redactor.redact(text)
+    assert redactor.redact(text) == "it is <redacted>"
+    assert redactor.mask_known(text) == "it is <redacted>"

@@ -7,6 +7,7 @@ whether any of the careful patterns is worth trying, and where.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
@@ -37,12 +38,8 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] | Mapping[str, str] = ()) -> None:
         """``secrets`` are values, or values by name: a named one becomes ``<redacted:NAME>``."""
-        #: The name of each value.
-        self._names: dict[str, str] = {}
-        self._index: KnownSecrets | None = None
-        #: Texts without registered secrets, and those that ``redact`` leaves as they are: the same words, tools and
-        #: settings are recorded many times.
-        self._searched, self._harmless = _Searched(), _Searched()
+        self._registered = _Registered({})
+        self._lock = threading.Lock()
         self.add_secrets(secrets)
 
     def add_secrets(self, secrets: Iterable[str] | Mapping[str, str]) -> None:
@@ -57,19 +54,20 @@ class Redactor:
     def add_secret(self, value: str, name: str = "") -> None:
         """Register a secret. Values too short to be distinguished from ordinary words are ignored."""
         value = value.strip()
-        if len(value) >= _SHORTEST and value not in self._names:
+        if len(value) < _SHORTEST or value in self._registered.names:
+            return
+        with self._lock:
             # A copy: another thread may be reading.
-            self._names = {**self._names, value: name}
-            self._index = None
-            self._searched, self._harmless = _Searched(), _Searched()
+            self._registered = _Registered({**self._registered.names, value: name})
 
     def redact(self, text: str) -> str:
         """The text with every secret replaced by ``<redacted>``, or ``<redacted:NAME>`` when it is registered."""
-        harmless = self._harmless
+        registered = self._registered
+        harmless = registered.harmless
         if text in harmless.texts:
             return text
         found = _find(text)
-        known = self._known(text)
+        known = registered.find(text)
         if found or known:
             return _mask(text, found, known)
         harmless.add(text)
@@ -96,7 +94,7 @@ class Redactor:
 
         What may be changed meanwhile, or is no plain data, is encoded first.
         """
-        if not self._names:
+        if not self._registered.names:
             return value
         try:
             text = msgspec.json.encode(value).decode()
@@ -114,7 +112,7 @@ class Redactor:
 
     def split_known(self, text: str) -> tuple[str, str]:
         """The same for a stream: the part that is final, and the rest, which may be half a secret."""
-        known = self._secrets()
+        known = self._registered.index()
         if known is None or not text:
             return text, ""
         spans = known.find(text)
@@ -131,7 +129,8 @@ class Redactor:
 
     def holds_secret(self, value: str, *, shortest_part: int = 8) -> bool:
         """Whether the value is a registered secret, or has one of at least ``shortest_part`` characters in it."""
-        return any(secret == value or (len(secret) >= shortest_part and secret in value) for secret in self._names)
+        names = self._registered.names
+        return any(secret == value or (len(secret) >= shortest_part and secret in value) for secret in names)
 
     def start_of_secret_at(self, text: str, position: int) -> int:
         """The start of the secret that a cut at this position would divide; else the position itself."""
@@ -148,24 +147,41 @@ class Redactor:
         return position
 
     def _known(self, text: str) -> list[KnownSpan]:
+        return self._registered.find(text)
+
+
+class _Registered:
+    """The secrets of one moment and what was found out about them; a further secret makes another one. Thread-safe."""
+
+    __slots__ = ("_index", "_searched", "harmless", "names")
+
+    def __init__(self, names: dict[str, str]) -> None:
+        #: The name of each value.
+        self.names = names
+        self._index: KnownSecrets | None = None
+        #: Texts without registered secrets, and those that ``redact`` leaves as they are: the same words, tools and
+        #: settings are recorded many times.
+        self._searched, self.harmless = _Searched(), _Searched()
+
+    def find(self, text: str) -> list[KnownSpan]:
         searched = self._searched
         if text in searched.texts:
             return []
-        known = self._secrets()
-        found = known.find(text) if known is not None else []
+        index = self.index()
+        found = index.find(text) if index is not None else []
         if not found:
             searched.add(text)
         return found
 
-    def _secrets(self) -> KnownSecrets | None:
-        """The search for the registered secrets, made when it is first needed; None when there are none."""
-        if not self._names:
+    def index(self) -> KnownSecrets | None:
+        """The search for the secrets, made when it is first needed; None when there are none."""
+        if not self.names:
             return None
         index = self._index
         if index is None:
             from hermes.sanitize.known import KnownSecrets
 
-            index = self._index = KnownSecrets(self._names)
+            index = self._index = KnownSecrets(self.names)
         return index
 
 
