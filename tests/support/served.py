@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -48,7 +49,7 @@ class ServerThread:
 
     def stop(self) -> None:
         """Stop the server; its failure, if it had one, is raised."""
-        if self._thread.is_alive():
+        with contextlib.suppress(RuntimeError):  # its loop has ended, and perhaps its thread has not
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(60)
         if self.failure is not None:

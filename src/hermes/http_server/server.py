@@ -103,7 +103,7 @@ def run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]])
 
 
 def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed. uvicorn finds httptools by itself."""
+    """uvloop where it is installed."""
     try:
         import uvloop  # pyright: ignore[reportMissingImports]
     except ImportError:

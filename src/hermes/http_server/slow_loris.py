@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hermes.http_server.joined_writes import JoinedWrites
 
@@ -16,7 +16,7 @@ SECONDS_FOR_BODY = 60.0
 if TYPE_CHECKING:
 
     class _Protocol(asyncio.Protocol):
-        """The attributes that both of uvicorn's protocols have."""
+        """The attributes of uvicorn's protocol that are used here."""
 
         loop: asyncio.AbstractEventLoop
         transport: asyncio.Transport
@@ -24,11 +24,14 @@ if TYPE_CHECKING:
         cycle: Any
 
 else:
-    _Protocol = AutoHTTPProtocol
+    # Named, because uvicorn's choice is httptools wherever that is installed. It has no limit for the size of a head or
+    # of trailers, adds trailers to the headers, allows any number of Host headers, and takes the body of a request that
+    # offers an upgrade (as Java's HTTP client does) for the next request.
+    _Protocol = H11Protocol
 
 
 class RequestTimeoutProtocol(_Protocol):
-    """uvicorn's HTTP protocol with time limits for requests, which it does not have itself."""
+    """uvicorn's HTTP protocol on h11, with time limits for requests, which it does not have itself."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._seconds: float | None = None
