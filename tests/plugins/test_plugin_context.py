@@ -281,7 +281,11 @@ def test_hooks_and_middleware_are_subscribed_under_the_key(ctx: PluginContext, r
     ctx.register_hook("pre_tool_call", print)
     ctx.register_hook("pre_tool_call", print, timeout=1, on_error="deny")
     ctx.register_middleware("llm_request", print)
-    assert rig.hooks.sites_of("cat/p") == ["pre_tool_call", "llm_request"]
+    assert [(callback.plugin, callback.site) for callback in rig.hooks.stats()] == [
+        ("cat/p", "pre_tool_call"),
+        ("cat/p", "pre_tool_call"),
+        ("cat/p", "llm_request"),
+    ]
     assert (record_of(ctx).hooks, record_of(ctx).middleware) == (["pre_tool_call"], ["llm_request"])
 
 

@@ -18,7 +18,7 @@ from hermes.scope import Interrupt, Scope
 from hermes.testing import RecordedRequest, ScriptedProvider, by_step, failure, hanging, reasoning, text, tool_call
 from hermes.testing import tool_calls as calls
 from hermes.tools.registry import Tool, ToolContext
-from hermes.trace.collector import UNUSED_FIELDS, Collector
+from hermes.trace.collector import Collector
 from hermes.trace.journal.session import session_record
 from hermes.trace.records import SessionRecord
 from support.llm_rig import recorded, working_in
@@ -29,6 +29,8 @@ USAGE = {
     "prompt_tokens_details": {"cached_tokens": 40},
     "completion_tokens_details": {"reasoning_tokens": 3},
 }
+#: Fields that no record is made from.
+UNUSED_FIELDS = frozenset({"request", "request_messages", "response", "middleware_trace", "child_summary"})
 #: A key that no record may show.
 SECRET = "sk-proj-" + "Ab3" * 14
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}

@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
@@ -583,8 +583,3 @@ def _new_session_id() -> str:
 
 def _text_of(content: list[dict[str, Any]]) -> str:
     return "\n".join(str(part["text"]) for part in content if part.get("type") == "text")
-
-
-def configured_platforms(config: Mapping[str, Any]) -> list[str]:
-    """The names of the platforms that are switched on."""
-    return [name for name, settings in config.items() if settings.enabled]

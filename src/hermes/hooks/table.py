@@ -174,12 +174,8 @@ class Hooks:
             for site, value in snapshot.items():
                 setattr(self, site, value)
 
-    def sites_of(self, plugin: str) -> list[str]:
-        """The hooks and middleware kinds a plugin subscribed to."""
-        return [site for site in _SITES if any(c.plugin == plugin for c in self._callbacks(site))]
-
     def stats(self) -> list[CallbackStats]:
-        """How every registration has fared."""
+        """The statistics of every registration, in the order of the contract."""
         return [callback.stats() for site in _SITES for callback in self._callbacks(site)]
 
     def queue(self, plugin: str, capacity: int | None = None) -> BackgroundQueue:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import mcp_types as types
 
@@ -144,8 +144,3 @@ async def _has_resources(client: Client) -> bool:
 def plain_text(text: str) -> str:
     """A text of a server without characters that a person would not see, which could carry hidden instructions."""
     return "".join(char for char in text if char in "\n\t" or char.isprintable())
-
-
-def dumped(value: Any) -> Any:
-    """A model of the SDK as plain data, with the names of the protocol."""
-    return value.model_dump(mode="json", by_alias=True, exclude_none=True)

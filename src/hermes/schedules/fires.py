@@ -34,8 +34,6 @@ class DueRun(Struct, frozen=True):
 
     schedule: Schedule
     run: ScheduleRun
-    #: Another process began it.
-    is_taken_over: bool = False
 
     @property
     def title(self) -> str:
@@ -122,7 +120,7 @@ class FireLedger:
                 crashes = run.crashes if run.runner is None else run.crashes + 1
                 run = replace(run, runner=self._runner.id, crashes=crashes)
                 _update_run(connection, run)
-                found.append(DueRun(_schedule_of(connection, run), run, is_taken_over=True))
+                found.append(DueRun(_schedule_of(connection, run), run))
         return found
 
     def _queued(self, connection: JournalConnection, most: int, now: float) -> list[DueRun]:

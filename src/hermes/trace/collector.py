@@ -19,9 +19,6 @@ from hermes.trace.draft import SessionDraft, ToolDraft, TurnDraft, tool_request,
 from hermes.trace.records import ApprovalRecord, RunStatus, SessionRecord, UsageRecord
 from hermes.trace.tracker import ApprovalEvent, OpenAttempt, OpenChild, OpenTool, OpenTurn, TraceSink, Tracker
 
-#: Fields that no record is made from.
-UNUSED_FIELDS = frozenset({"request", "request_messages", "response", "middleware_trace", "child_summary"})
-
 _CHILD_STATUS: dict[str, RunStatus] = {"completed": "completed", "interrupted": "interrupted", "timeout": "interrupted"}
 
 

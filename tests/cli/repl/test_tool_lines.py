@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.cli.chat.tool_lines import ASCII, UNICODE, RunningTools, finished_line, subject_of, symbols_for
+from hermes.cli.chat.tool_lines import ASCII, UNICODE, RunningTools, finished_line, subject_of
 from hermes.cli.terminal import cells
 from hermes.contract.events import ChildActivity, ToolEnded, ToolStatus
 from hermes.sanitize import Redactor
@@ -151,21 +151,6 @@ def test_many_calls_take_no_more_lines_than_agreed() -> None:
     for number in range(10):
         tools.started(tool_started(str(number), "read_file", {"path": f"{number}.txt"}))
     assert tools.lines(40) == [*(f"| read_file {number}.txt  0.0 s" for number in range(3)), "  and 7 more"]
-
-
-@pytest.mark.parametrize(
-    ("encoding", "term", "symbols"),
-    [
-        ("utf-8", "xterm-256color", UNICODE),
-        ("UTF8", None, UNICODE),
-        ("utf-8", "dumb", ASCII),
-        ("ascii", "xterm", ASCII),
-        ("latin-1", "xterm", ASCII),
-        (None, "xterm", ASCII),
-    ],
-)
-def test_terminals_get_the_signs_they_can_show(encoding: str | None, term: str | None, symbols: object) -> None:
-    assert symbols_for(encoding, term) is symbols
 
 
 def test_a_plain_chat_imports_no_terminal_library() -> None:

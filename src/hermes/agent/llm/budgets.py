@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from hermes.agent.context.tokens import estimate, tools_tokens
+from hermes.agent.llm.model_runtime import OUTPUT_LIMITS
 from hermes.config.schema.sections import BudgetLimitsConfig, BudgetsConfig
 from hermes.errors import BudgetExceeded, TurnSuspended
 from hermes.journal.usage.plugins import calls_in_session
@@ -38,7 +39,6 @@ ANSWER_TOKENS = 4_096
 LEAST_ANSWER_TOKENS = 256
 #: The field that limits an answer, by request format.
 _LIMIT_FIELDS = {"anthropic_messages": "max_tokens", "codex_responses": "max_output_tokens"}
-_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 Kind = Literal["turn", "session", "day", "child", "plugin", "principal"]
 _WHOSE: dict[Kind, str] = {
@@ -361,7 +361,7 @@ class Budgets:
         messages: Any = request.get("messages") or request.get("input") or []
         tokens = estimate(messages) + tools_tokens(request.get("tools") or [])
         tokens += estimate([{"content": str(request.get(name) or "")} for name in ("system", "instructions")])
-        answer = next((request[name] for name in _LIMITS if isinstance(request.get(name), int)), ANSWER_TOKENS)
+        answer = next((request[name] for name in OUTPUT_LIMITS if isinstance(request.get(name), int)), ANSWER_TOKENS)
         return CallBound(tokens * 4 // 3, answer, self._rates(endpoint))
 
     def _rates(self, endpoint: Endpoint) -> Rates | None:
@@ -415,7 +415,7 @@ def _settings(section: str) -> dict[str, str]:
 
 
 def _limit_field(endpoint: Endpoint, request: dict[str, Any]) -> str:
-    given = next((name for name in _LIMITS if name in request), "")
+    given = next((name for name in OUTPUT_LIMITS if name in request), "")
     return given or _LIMIT_FIELDS.get(endpoint.api_mode, endpoint.quirks.max_tokens_field)
 
 

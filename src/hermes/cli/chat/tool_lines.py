@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.cli.chat.tool_details import exit_code
-from hermes.cli.terminal import cells, fitted, one_line, running_time, short_duration, shows_unicode
+from hermes.cli.terminal import cells, fitted, one_line, running_time, short_duration
 from hermes.contract.events import ChildActivity, ChildEnded, ChildStarted, ToolEnded, ToolStarted
 from hermes.sanitize import Redactor, is_secret_key
 
@@ -62,11 +62,6 @@ class Running(msgspec.Struct, frozen=True):
     indent: str = ""
     #: The tool call that a child is at.
     activity: str = ""
-
-
-def symbols_for(encoding: str | None, term: str | None) -> Symbols:
-    """The symbols that a terminal of this kind can show."""
-    return UNICODE if shows_unicode(encoding, term) else ASCII
 
 
 def finished_line(event: ToolEnded, redactor: Redactor, *, width: int | None = None, symbols: Symbols = UNICODE) -> str:

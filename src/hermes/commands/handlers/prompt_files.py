@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -53,7 +52,7 @@ def run_file_command(conversation: Conversation, name: str, arguments: str) -> s
     if file.runs_commands and not is_trusted:
         how = how_to_trust(file.root)
         raise HermesError(f"/{name} runs commands, and the files of {file.root} are not trusted; to trust them: {how}")
-    message = _message(conversation, file, arguments.strip(), cwd)
+    message = _message(conversation, file, arguments.strip())
     if file.tools is not None:
         session.narrow_next_turn(file.tools)
     note = ""
@@ -81,7 +80,7 @@ def _is_trusted(conversation: Conversation, file: PromptFile, wishes: list[str])
     return answer is not None and files.trust.decide(file.root, is_trusted=answer).is_trusted
 
 
-def _message(conversation: Conversation, file: PromptFile, arguments: str, cwd: Path) -> str:
+def _message(conversation: Conversation, file: PromptFile, arguments: str) -> str:
     pieces = split_commands(file.body)
     for number, piece in enumerate(pieces):
         if number % 2:

@@ -224,12 +224,6 @@ class Inbox:
         row = self._store.read(lambda connection: connection.execute(query, (key,)).fetchone())
         return None if row is None else ChatRow(*row)
 
-    def chat_of_session(self, session_id: str) -> ChatRow | None:
-        """The conversation that a session belongs to now."""
-        query = f"{_CHATS} WHERE session_id = ?"
-        row = self._store.read(lambda connection: connection.execute(query, (session_id,)).fetchone())
-        return None if row is None else ChatRow(*row)
-
     def chats(self) -> list[ChatRow]:
         """All conversations, the one used last first."""
         query = f"{_CHATS} ORDER BY last_at DESC"

@@ -91,10 +91,6 @@ class Store(ABC):
         """Whether anything may be recorded: a journal that does not exist is empty, and is not made to be read."""
 
     @abstractmethod
-    def check_reachable(self) -> None:
-        """Raise ``JournalUnavailable`` within a few seconds when the database cannot be reached."""
-
-    @abstractmethod
     def check_after(self, crash: bool) -> None:
         """Look for damage when the process that used the journal last has died. Raises ``JournalCorrupt``."""
 

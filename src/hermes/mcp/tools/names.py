@@ -12,11 +12,6 @@ _OTHER = re.compile(r"[^A-Za-z0-9_]")
 _HASH_CHARS = 8
 
 
-def is_mcp_tool(name: str) -> bool:
-    """Whether a tool of that name belongs to an MCP server."""
-    return name.startswith("mcp__")
-
-
 def toolset_name(server: str) -> str:
     """The toolset that holds the tools of a server."""
     return f"mcp-{server}"

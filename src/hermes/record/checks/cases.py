@@ -25,7 +25,6 @@ from hermes.scope import Interrupt
 
 #: The first line of every test file, by which it is recognised.
 HEADER = "# hermes test"
-DEFAULT_FOLDER = Path("tests/hermes")
 _NAME = re.compile(r"[\w.-]+")
 
 

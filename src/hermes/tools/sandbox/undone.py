@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
 from contextlib import suppress
 
 import msgspec
@@ -75,11 +74,6 @@ class UndoneChange(msgspec.Struct, frozen=True, omit_defaults=True):
         except OSError as error:
             return f"{self.did}; it could not be kept: {error.strerror}"
         return f"{self.did}; it was approved and is kept"
-
-
-def keepable(changes: Iterable[UndoneChange]) -> list[UndoneChange]:
-    """Those of the changes that can be made after all."""
-    return [change for change in changes if change.can_be_kept]
 
 
 def write_state(path: str, mode: int, content: bytes) -> None:

@@ -36,8 +36,6 @@ T = TypeVar("T")
 _MOST_CONFLICTS = 10
 #: Seconds between two attempts to reach a server that is away: the first pause, and the longest.
 _PAUSE, _LONGEST_PAUSE = 0.05, 1.0
-#: How long a request from outside waits before it is told that the database is away.
-_REACHABLE_SECONDS = 2
 _NUMBERED = (
     "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema() "
     "AND is_identity = 'YES' AND identity_generation = 'BY DEFAULT'"
@@ -249,13 +247,6 @@ class PostgresStore(Store):
 
     def give_back_space(self) -> None:
         """The server does so by itself."""
-
-    def check_reachable(self) -> None:
-        """Raise ``JournalUnavailable`` within a few seconds when the database cannot be reached."""
-        try:
-            connect(self.url, self.schema, self._name(), seconds=_REACHABLE_SECONDS).close()
-        except psycopg.Error as error:
-            raise explain(error, self.url) from error
 
     def check_after(self, crash: bool) -> None:
         """The server repairs itself after a crash."""

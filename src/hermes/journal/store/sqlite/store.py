@@ -68,9 +68,6 @@ class SqliteStore(Store):
         """Whether the file is there."""
         return self.path.exists()
 
-    def check_reachable(self) -> None:
-        """A file is always within reach; whether it can be used is found out when it is."""
-
     def notice(self) -> str:
         """A warning when the file is empty although others show that there was one."""
         return database.lost_history(self.path)

@@ -43,11 +43,6 @@ class BlockSlot:
         return self.field("thinking" if self.kind == "thinking" else "text") + "".join(self.pieces)
 
     @property
-    def is_empty(self) -> bool:
-        """Whether it is a text without words."""
-        return self.kind == "text" and not self.text
-
-    @property
     def arguments(self) -> str:
         """The input of a tool as JSON text."""
         return "".join(self.pieces) or msgspec.json.encode(self.block.get("input") or {}).decode()
