@@ -76,8 +76,9 @@ def test_the_gateway_serves_it_too(home: Path, workdir: Path) -> None:
             answered = httpx.post(f"{base}/chat/completions", json=chat("hello"), verify=UNUSED_TLS, timeout=60)
             assert answered.json()["choices"][0]["message"]["content"] == "fine"
             with httpx.Client(verify=UNUSED_TLS, timeout=60, follow_redirects=True) as browser:
-                assert '"chat":true' in browser.get(page).text
-                (session,) = browser.get(page.partition("?")[0] + "api/sessions").json()
+                document = browser.get(page)
+                assert '"chat":true' in document.text
+                (session,) = browser.get(document.url.join("api/sessions")).json()
                 assert (session["title"], session["state"]) == ("hello", "completed")
             second = run_hermes("api", "--port", "0", home=home, cwd=workdir)
             assert second.returncode == 1 and "another API server uses" in second.stderr
