@@ -249,6 +249,16 @@ def test_the_switch_interval_is_set_back_when_half_the_crowd_is_gone() -> None:
         assert sys.getswitchinterval() == usual
 
 
+def test_the_child_of_a_crowd_has_the_usual_switch_interval() -> None:
+    usual, crowd = sys.getswitchinterval(), ThreadCrowd()
+    with ExitStack() as stack:
+        for _ in range(CROWD):
+            stack.enter_context(crowd)
+        crowd.forget()  # as in a process that was forked
+        assert sys.getswitchinterval() == usual
+    assert sys.getswitchinterval() == usual
+
+
 def test_an_application_that_chose_a_longer_interval_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: list[float] = []
     monkeypatch.setattr(sys, "getswitchinterval", lambda: 1.0)

@@ -93,6 +93,53 @@ def test_a_step_that_is_made_later_keeps_its_place_and_its_time(store: Store, ru
     assert before <= events[0]["at"] <= after
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), TypeError()])
+def test_a_step_that_is_made_later_is_not_lost_when_making_it_is_cut_short(
+    store: Store, runner: Runner, error: BaseException
+) -> None:
+    turn, errors = start_turn(store, runner), [error]
+
+    def make() -> tuple[object, dict[str, object]]:
+        if errors:
+            raise errors.pop()
+        return {"result": "one"}, {}
+
+    turn.step_later("tool:1.0", "pure", make)
+    turn.step_later("tool:1.1", "pure", lambda: ({"result": "two"}, {}))
+    with pytest.raises(type(error)):
+        turn.commit_soon()
+    turn.event("note", "", {})
+    turn.commit()
+    found = [(event["kind"], event["key"]) for event in Sessions(store).events("s1")[1:]]
+    # A value that cannot be recorded is refused alone; it would keep the turn from ending.
+    first = [] if isinstance(error, TypeError) else [("step_done", "tool:1.0")]
+    assert found == [*first, ("step_done", "tool:1.1"), ("note", "")]
+
+
+class Ending:
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        self.stores = self.reports = 0
+
+    def store(self, connection: JournalConnection, state: TurnState, answer: str | None, error: str | None) -> None:
+        self.stores += 1
+
+    def stored(self) -> None:
+        self.reports += 1
+
+
+def test_a_surface_is_told_once_that_the_end_of_its_turn_is_on_disk(store: Store, runner: Runner) -> None:
+    turn, ending = start_turn(store, runner), Ending()
+    turn.ending = ending
+    turn.commit()
+    assert (ending.stores, ending.reports) == (0, 0)
+    turn.end("completed", answer="done")
+    turn.commit()
+    turn.commit()
+    assert (ending.stores, ending.reports) == (1, 1)
+
+
 def test_a_value_that_cannot_be_recorded_is_refused_at_once_and_alone(store: Store, runner: Runner) -> None:
     turn = start_turn(store, runner)
     with pytest.raises(TypeError):

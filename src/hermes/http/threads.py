@@ -32,15 +32,19 @@ class ThreadCrowd:
     """
 
     def __init__(self) -> None:
-        self.forget()
-        os.register_at_fork(after_in_child=self.forget)
-
-    def forget(self) -> None:
-        """Start with no threads: those of a parent do not exist in a process that was forked."""
         self._lock = threading.Lock()
         self._count = 0
         #: The interval to set back.
         self._usual: float | None = None
+        os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        """Start again with no threads: those of a parent do not exist in a process that was forked."""
+        self._lock = threading.Lock()
+        self._count = 0
+        if self._usual is not None:
+            sys.setswitchinterval(self._usual)
+            self._usual = None
 
     def __enter__(self) -> None:
         with self._lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar, cast
 
@@ -213,9 +214,20 @@ class TurnJournal:
             return
         with self._late_lock:  # what is recorded next comes after them, in whichever thread
             with self._pending_lock:
-                late, self._late_steps = self._late_steps, []
-            for key, effect, make, at in late:
-                self._record_step(key, "done", effect, *make(), at)
+                late, self._late_steps = deque(self._late_steps), []
+            try:
+                while late:
+                    key, effect, make, at = late[0]
+                    try:
+                        self._record_step(key, "done", effect, *make(), at)
+                    except Exception:
+                        late.popleft()  # it cannot be recorded, and must not keep the turn from ending
+                        raise
+                    late.popleft()
+            finally:
+                if late:
+                    with self._pending_lock:
+                        self._late_steps[:0] = late
 
     def _record_step(self, key: str, state: StepState, effect: str, body: object, shared: Fields, at: float) -> None:
         if not key.startswith("tool:"):  # the record of a tool is masked where it is made
@@ -289,7 +301,8 @@ class TurnJournal:
         self._commit_rows(log=log)
         self._store.sync()
         if self._has_ended and self.ending is not None:
-            self.ending.stored()
+            ending, self.ending = self.ending, None
+            ending.stored()
 
     def commit_soon(self, *, sync: bool = True) -> None:
         """Write everything recorded so far, and bring it to the disk while the caller goes on.
