@@ -23,7 +23,7 @@ from .pages import DOCS, ROOT
 _PATHS = {
     "ok": "answer without tools",
     "tool ok": "tool call",
-    "headless denial": "approval needed and nobody to ask",
+    "headless denial": "approval without a responder",
     "max turns": "step budget spent",
     "pre_verify": "turn that changed files",
     "resumed after that": "resumed after being killed in a model call",

@@ -103,7 +103,7 @@ def test_a_run_that_is_too_large_says_so(
             lambda: write_bundle(store, recorded),
             lambda: export_evidence(store, recorded, []),
         ):
-            with pytest.raises(HermesError, match=r"session .* has 0\.0 GB on record, and a run of at most"):
+            with pytest.raises(HermesError, match=r"session .* has 0\.0 GB of records; a run of at most"):
                 read()
 
 

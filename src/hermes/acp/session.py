@@ -164,7 +164,7 @@ class EditorSession:
         self._host.responders.detach(self.session.id)
 
     def join(self) -> None:
-        """Wait for the prompt that was stopped, so that it ends on record."""
+        """Wait for the prompt that was stopped, so that its end is recorded."""
         if self._thread is not None:
             self._thread.join(_END_SECONDS)
 

@@ -248,7 +248,7 @@ class AgentSession:
     ) -> tuple[RunTurn, Interrupt]:
         """What runs the turn, and its interrupt. Options that cannot be used raise here, in the caller's thread.
 
-        The reader of a stream is told by ``TextWithdrawn`` that text does not count.
+        ``TextWithdrawn`` says to the reader of a stream that text does not count.
         """
         try:
             content = _with_images(_checked(message), options.get("images", ()))

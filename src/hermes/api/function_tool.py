@@ -72,7 +72,7 @@ def tool(
 
     A plain function in ``Agent(tools=[...])`` works without the decorator. ``effect`` says what may happen when a call
     is cut off by a crash: ``pure`` and ``idempotent`` tools run again, ``unsafe`` ones (the default) never do, and the
-    model is told that the outcome is unknown. ``parallel`` lets several calls of one reply run at the same time.
+    model learns that the outcome is unknown. ``parallel`` lets several calls of one reply run at the same time.
     ``untrusted`` marks results as text of strangers, such as a web page, for the model.
     """
     options = ToolOptions(name, description, toolset, effect, parallel, untrusted)

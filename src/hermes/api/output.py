@@ -44,7 +44,7 @@ class OutputFormat:
             raise TypeError(f"output: {error}") from None
 
     def instructions(self) -> str:
-        """What the model is told about the format."""
+        """The instruction for the model about the format."""
         return (
             "Give your final answer as one JSON document that fits the schema below, and nothing else: "
             f"no words around it, no code fence.\n\nJSON schema:\n{self.schema.decode()}"

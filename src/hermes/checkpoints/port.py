@@ -17,7 +17,7 @@ class CheckpointPort:
     """Checkpoints as the tool pipeline, turns and surfaces use them."""
 
     def __init__(self, home: Path, config: CheckpointsConfig, protect: Callable[[Path], None]) -> None:
-        """``protect`` is told of the store's files, which tools must not open."""
+        """``protect`` receives the store's files, which tools must not open."""
         self._home, self._config, self._protect = home, config, protect
 
     @cached_property

@@ -72,7 +72,7 @@ class Checkpoints:
     def __init__(
         self, home: Path, config: CheckpointsConfig, protect: Callable[[Path], None] = lambda _path: None
     ) -> None:
-        """``protect`` is told of the store's files, which tools must not open."""
+        """``protect`` receives the store's files, which tools must not open."""
         self._home = home
         self._config = config
         self._protect = protect

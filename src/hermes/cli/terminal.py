@@ -88,7 +88,7 @@ def _wrapped_line(line: str, width: int, hanging: int = 0) -> list[str]:
     words = re.findall(r" *[^ ]+", line[len(indent) :])
     indent = " " * hanging or indent
     for word in words:
-        # A word that no row below a column can hold is broken where it stands.
+        # A word that no row below a column can hold is broken in the middle.
         is_too_long = hanging and cells(indent + word.lstrip(" ")) > width
         if not is_empty and cells(row + word) > width and not is_too_long:
             rows.append(row)
@@ -124,7 +124,7 @@ def shows_unicode(encoding: str | None, term: str | None) -> bool:
 
 
 def terminal_width(default: int) -> int:
-    """Columns of the terminal on stdout; the default when stdout is not a terminal, or one that tells none."""
+    """Columns of the terminal on stdout; the default when stdout is not a terminal, or does not report its size."""
     import os
 
     with contextlib.suppress(KeyError, ValueError):

@@ -73,7 +73,7 @@ def home_secrets(
 def home_redactor(home: Path, environ: Mapping[str, str] | None = None) -> Redactor:
     """A redactor that knows every secret of the home, for commands that open no host.
 
-    In a configuration that cannot be used, what stands beside a secret's name counts as one.
+    In a configuration that cannot be used, the text beside a secret's name counts as one.
     """
     environ = os.environ if environ is None else environ
     env_file = _env_values(home)

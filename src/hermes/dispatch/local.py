@@ -54,7 +54,7 @@ class _LocalTurn:
             self._tried.stored()
 
     def settle(self, now: DispatchedTurn) -> None:
-        """It has ended or is suspended: those who watch it are told, once."""
+        """It has ended or is suspended: its watchers are notified, once."""
         self.now = now
         watchers, self.watchers = self.watchers, []
         for settled in watchers:
@@ -275,7 +275,7 @@ class LocalDispatcher:
             self._settle(turn, self._give_up(turn), is_last=True)
 
     def _settle(self, turn: _LocalTurn, now: DispatchedTurn, *, is_last: bool = False) -> bool:
-        """Note where a turn stands. False when it asks something and was stopped: no one else would end it."""
+        """Note the state of a turn. False when it asks something and was stopped: no one else would end it."""
         submission = turn.submission
         with self._changed:
             if now.state == "suspended" and turn.interrupt.cancelled and not self._is_released and not is_last:

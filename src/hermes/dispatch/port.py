@@ -62,7 +62,7 @@ class TurnTicket(msgspec.Struct, frozen=True):
 
 
 class DispatchedTurn(msgspec.Struct, frozen=True):
-    """A submitted turn as it stands.
+    """A submitted turn and its current state.
 
     ``suspended``: it waits for the answer to a question (``journal.questions``) and holds no slot; ``resume`` continues
     it once the answer is stored. ``result`` is there when it has ended.

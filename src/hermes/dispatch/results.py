@@ -41,7 +41,7 @@ class RecordedSteps(NamedTuple):
 
 
 def recorded_steps(store: Store, turn_id: str, session_id: str, task_id: str = "") -> RecordedSteps:
-    """The steps of a turn that are on record by now."""
+    """The steps of a turn that are recorded by now."""
 
     def read(connection: JournalConnection) -> list[tuple[str, Any]]:
         rows = connection.execute(_STEPS, (turn_id,)).fetchall()

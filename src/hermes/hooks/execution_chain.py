@@ -171,7 +171,7 @@ class _Link:
         self.permit = [None]
         #: The callback's copy of the payload: changing it in place is as good as passing it on.
         self.given: Any = None
-        #: The call of the callback, whose clock stands still while the rest of the chain runs.
+        #: The call of the callback, whose clock is paused while the rest of the chain runs.
         self.call: TimedCall
         self.state: State = "waiting"
         #: Set once the state is ``succeeded``.

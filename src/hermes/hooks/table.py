@@ -160,7 +160,7 @@ class Hooks:
             queue.close()
 
     def has(self, name: str) -> bool:
-        """Whether anybody subscribed to the hook or middleware kind."""
+        """Whether the hook or middleware kind has subscribers."""
         return name in _SITES and getattr(self, name) is not None
 
     def snapshot(self) -> Snapshot:

@@ -24,7 +24,7 @@ _MEGABYTE = 1024 * 1024
 _INFLATED_PIECE = _MEGABYTE
 
 _TOKEN = r"[-!#$%&'*+.^_`|~0-9a-zA-Z]+"
-# Control characters are found in real headers; NUL and line breaks would end the header for somebody else.
+# Control characters are found in real headers; other programs would read NUL and line breaks as the end of the header.
 _VALUE = r"(?:[^\x00\s]+(?:[ \t]+[^\x00\s]+)*)?"
 _NAME = re.compile(_TOKEN)
 _TARGET = re.compile(r"[\x21-\x7e]+")

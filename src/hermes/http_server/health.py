@@ -2,7 +2,7 @@
 
 ``/healthz`` answers while the process lives, ``/readyz`` with 200 or 503 and the reasons, ``/metrics`` in the text
 format of Prometheus. It is meant for the supervisor and the monitoring beside the process: it has no tokens,
-shows no content of conversations, and listens on 127.0.0.1 unless it is told otherwise.
+shows no content of conversations, and listens on 127.0.0.1 unless configured otherwise.
 """
 
 from __future__ import annotations

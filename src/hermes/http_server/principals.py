@@ -52,7 +52,7 @@ _BUILT_IN = {principal.name: principal for principal in (LOCAL, _TOKEN_HOLDER)}
 
 
 class Principals:
-    """All callers that have a token, and the one that stands for callers without, when none has."""
+    """All callers that have a token, and the one for callers without a token, when no caller has one."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from hermes.journal.store.connection import JournalConnection, answers_at_once
 
 #: Bodies above this many characters are kept in ``blobs``, where equal ones share a row.
 BLOB_THRESHOLD = 32_768
-#: What stands in a body for a blob, for further fields that are in a blob, and for a body that was removed on purpose.
+#: Placeholders: for a blob, for further fields that are in a blob, and for a body that was removed on purpose.
 _REFERENCE, _SHARED, _REDACTED = '{"$blob":"', '{"$shared":"', '{"$redacted":"'
 _RESERVED = (_REFERENCE, _SHARED, _REDACTED)
 #: A blob with the digests of fields, by name.
@@ -133,7 +133,7 @@ def _blob(connection: JournalConnection, digest: str) -> str:
 
 
 def body_digest(stored: str) -> str:
-    """The SHA-256 of a stored body. Where a digest stands for the body, it is that one."""
+    """The SHA-256 of a stored body. Where a digest replaces the body, it is that one."""
     from hashlib import sha256
 
     for mark in (_REFERENCE, _REDACTED):

@@ -80,7 +80,7 @@ def take_lease(
 ) -> Lease:
     """Make this runner the owner with a new fencing token, which ends earlier leases. Refused while the owner lives.
 
-    ``endpoint`` is the provider and the model, for a session that has none on record.
+    ``endpoint`` is the provider and the model, for a session that has none recorded.
     """
     owner = runner.id
     while True:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LOCAL = "local"
 #: The model that ``hermes local install`` gets. No file name, so that a user's file never has it.
 EMBEDDED = "smollm2-135m"
-#: Stands for the address until the server runs and has a port.
+#: The placeholder for the address until the server runs and has a port.
 ADDRESS = "http://127.0.0.1:0/v1"
 
 NOTICE = (

@@ -265,7 +265,7 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _digest(weights: Weights, threads: int) -> str:
-    """Tells servers apart that are not the same: another file, another window."""
+    """The identity of a server: another file or another window is another server."""
     import hashlib
 
     said = msgspec.json.encode([str(weights.path), weights.name, weights.context_length, threads])

@@ -102,7 +102,7 @@ def _serve(settings: ServerSettings) -> Any:
 
 
 def _harden(params: Any, key: str) -> None:
-    """Nobody but who knows the key is answered, and no web page at all. The defaults are the opposite."""
+    """Answer only requests with the key, and no web page at all. The defaults are the opposite."""
     params.hostnames, params.port = ["127.0.0.1"], 0
     params.api_keys = [key]
     params.cors_origins = "http://127.0.0.1"

@@ -19,7 +19,7 @@ NOT_CONFIGURED = (
 )
 
 Profiles = Mapping[str, Profile]
-#: Tells whether a key is stored for a provider.
+#: Whether a key is stored for a provider.
 HasKey = Callable[[str], bool]
 
 

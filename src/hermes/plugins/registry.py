@@ -203,5 +203,5 @@ class PluginSet:
 
 
 def _made_of(value: object) -> object:
-    """What tells one provider from another of the same name: its class, or the function or class itself."""
+    """What distinguishes providers of the same name: the class, or the function or class itself."""
     return value if isinstance(value, type) or hasattr(value, "__qualname__") else type(value)

@@ -36,7 +36,7 @@ _FAMILY = (
 )
 
 
-#: The most that a run may have on record to be taken out of the journal: it is held in memory.
+#: The largest run that can be taken out of the journal: it is held in memory.
 MOST_BYTES = 1_000_000_000
 _SIZES = (
     "SELECT sum(length(body)) FROM events WHERE session_id = ?",
@@ -80,7 +80,7 @@ def check_size(store: Store, session_id: str) -> None:
     size = store.read(measure)
     if size > MOST_BYTES:
         raise HermesError(
-            f"session {session_id} has {size / 1e9:.1f} GB on record, and a run of at most {MOST_BYTES / 1e9:g} GB can "
+            f"session {session_id} has {size / 1e9:.1f} GB of records; a run of at most {MOST_BYTES / 1e9:g} GB can "
             "be replayed, compared or exported as a bundle; 'hermes sessions export' writes it in other formats"
         )
 

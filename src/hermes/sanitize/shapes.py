@@ -25,7 +25,7 @@ _KEY = re.compile(
     """,
     re.VERBOSE,
 )
-#: How the patterns above begin: most runs are told apart by two letters.
+#: How the patterns above begin: two letters distinguish most runs.
 _FIRST_LETTERS = frozenset("sk gh gi gl xo xa AI pk rk wh gs hf np py nv r8 pp tv AK AS ey".split())  # noqa: SIM905
 
 _BEARER = re.compile(r"[Bb]earer\s{1,4}([\w\-.~+/]{6,}=*)")

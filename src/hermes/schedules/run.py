@@ -221,7 +221,7 @@ def _failure(result: TurnResult, interrupt: Interrupt) -> str:
 
 
 def _context(due: DueRun) -> str:
-    """What the model is told about a run, beside its prompt."""
+    """The note for the model about a run, beside its prompt."""
     schedule, run = due.schedule, due.run
     when = "now, by hand" if run.is_manual else schedule.clock(run.planned)
     return (

@@ -190,7 +190,7 @@ def _clock(at: float, zone: tzinfo) -> datetime:
 
 
 def _instants(shown: datetime, zone: tzinfo, *, follows_clock: bool) -> list[float]:
-    """The moments that a time of the clock stands for.
+    """The moments that a time of the clock can mean.
 
     One that the clock shows twice is the first of them, or both with ``follows_clock``. One that it skips is the next
     that it shows, or none.

@@ -16,7 +16,7 @@ class ScriptedResponder:
     """Answers each approval request with the next reaction, and keeps the requests.
 
     Give it to a session with ``host.responders.attach(session.id, responder)``. ``answers`` are for the questions of
-    the model (the ``clarify`` tool), in order; None stands for no answer. A request beyond the script is an error.
+    the model (the ``clarify`` tool), in order; None means no answer. A request beyond the script is an error.
     """
 
     def __init__(self, *reactions: Reaction, answers: Iterable[str | None] = (), surface: str = "cli") -> None:

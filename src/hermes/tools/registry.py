@@ -66,7 +66,7 @@ class ToolContext(msgspec.Struct):
     confinements: Confinements = msgspec.field(default_factory=Confinements)
     #: The call's key in the journal (``tool:n.i``); empty outside a turn.
     key: str = ""
-    #: To be called before a wait of unknown length, such as a question: what led to the call is then on record, and in
+    #: To be called before a wait of unknown length, such as a question: what led to the call is then recorded, and in
     #: the log.
     before_waiting: Callable[[], None] | None = None
     #: Puts the claim of the call on disk. To be called before the effect begins, by a tool with ``claims_itself``; None

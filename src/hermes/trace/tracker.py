@@ -75,7 +75,7 @@ class OpenChild(OpenItem):
 
 
 class TraceSink:
-    """What becomes of tracked events. A sink overrides the methods it needs; ``at`` is the time of the event."""
+    """The receiver of tracked events. A sink overrides the methods it needs; ``at`` is the time of the event."""
 
     def session_started(self, event: events.SessionStarted, at: float) -> None:
         """A new session."""

@@ -291,7 +291,7 @@ class JournalWatcher:
     # -- a new page ---------------------------------------------------------------------------------------------
 
     def _begin(self, connection: JournalConnection, topic: _Topic, page: Subscription, after: float) -> None:
-        """Bring a new page up to date, and note where its topic stands."""
+        """Bring a new page up to date, and note the position of its topic."""
         if page.topic == HOME:
             ids = {*open_sessions(connection), *recent_sessions(connection, after)} if after else set[str]()
             lines = lines_of(connection, ids, self._is_alive, self._clean)

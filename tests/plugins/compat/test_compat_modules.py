@@ -67,7 +67,7 @@ def test_hooks_can_be_invoked(rig: Rig) -> None:
     ("tool", "directive", "blocked"),
     [
         ("bad", ("block", "no"), "no"),
-        ("ask", ("approve", "really?"), r"ask needs approval (really?) and nobody can be asked here"),
+        ("ask", ("approve", "really?"), r"ask needs approval (really?) and no one can be asked here"),
         ("empty", (None, None), None),
         ("odd", (None, None), None),
         ("fine", (None, None), None),

@@ -95,7 +95,7 @@ def _reorder(lines: Lines, at: list[int]) -> None:
         (_alter, "was altered"),
         (_remove, "event 4 was removed: number 5 follows number 3"),
         (_insert, "an event was inserted|event 4 .* was altered"),
-        (_reorder, "events were reordered: number 5 stands before number 4"),
+        (_reorder, "events were reordered: number 5 is before number 4"),
     ],
 )
 def test_forged_events_are_named(evidence: bytes, forge: Callable[[Lines, list[int]], None], problem: str) -> None:

@@ -43,7 +43,7 @@ _STOPPED = "The server was stopped before there was an answer. Send the message 
 
 #: Submits or continues a turn with this listener; the ids of the turn and of its session. Blocking.
 Begin = Callable[[Listener], tuple[str, str]]
-#: Takes how a turn stands, once it has ended or waits.
+#: Receives the state of a turn, once it has ended or waits.
 Report = Callable[[TurnResult | QuestionRow], None]
 
 
@@ -271,7 +271,7 @@ class TurnRunner:
         await self._run_turn(task, begin)
 
     async def _run_turn(self, task: ActiveTask, begin: Begin, *, last: str = "", rejoins: bool = False) -> None:
-        """Begin a turn and follow it until it ends or waits. ``rejoins``: it may be at work, with text half said."""
+        """Begin a turn and follow it until it ends or waits. ``rejoins``: it may be running already."""
         stream = ArtifactStream(
             task.updater,
             self._host.redactor,
@@ -371,7 +371,7 @@ class TurnRunner:
     async def _complete(
         self, task: ActiveTask, stream: ArtifactStream, result: TurnResult, *, is_live: bool
     ) -> TurnResult:
-        """The result with all that is on record of its turn; the artifacts are made those of the record."""
+        """The result with everything recorded of its turn; the artifacts become those of the record."""
         if not is_live:
             result = await self._host.workers.run(partial(completed_result, self._host.store, result))
             texts = await self._host.workers.run(partial(self._texts, result.session_id, result.turn_id))

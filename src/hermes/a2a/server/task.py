@@ -89,10 +89,10 @@ class ActiveTask(EventQueue):
         #: The coroutine that answers a message, while there is one.
         self._job: asyncio.Task[None] | None = None
         self._is_reserved = False
-        #: Its turn is suspended until the owner has answered; nobody else has to do anything.
+        #: Its turn is suspended until the owner has answered; the caller has nothing to do.
         self.is_parked = False
         self._idle = asyncio.Event()
-        # The current or last turn: the switch that stops it, how it stands, and whether it has ended or waits.
+        # The current or last turn: the switch that stops it, its state, and whether it has ended or waits.
         self.interrupt = Interrupt()
         self.outcome: TurnOutcome = RuntimeError("the turn did not run")
         self.files: list[WrittenFile] = []

@@ -34,7 +34,7 @@ class InstructionFile(msgspec.Struct, frozen=True):
 
     @property
     def opening(self) -> str:
-        """The line before the text; it tells whether a conversation has the file already."""
+        """The line before the text; it shows whether a conversation has the file already."""
         return f'<{_TAG} file="{self.name}">'
 
     def fenced(self) -> str:

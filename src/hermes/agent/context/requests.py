@@ -93,7 +93,7 @@ class RequestBuilder:
         return self.build(place)
 
     def _learn_window(self, step: int, tokens: int) -> None:
-        """What the server tells about its window is on record: a run that is run again compacts at the same point."""
+        """The window that the server reports is recorded: a run that is run again compacts at the same point."""
         key = f"window:{step}"
         if key in self._journal.steps:
             return

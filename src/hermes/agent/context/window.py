@@ -132,7 +132,7 @@ class Contexts:
         return self.length_for(endpoint)
 
     def ask_server(self, endpoint: Endpoint, interrupt: Interrupt) -> int | None:
-        """The window that a server tells, where nothing else says how long it is. Asked for once."""
+        """The window that a server reports, where nothing else says how long it is. Asked for once."""
         if endpoint.context_length or is_local(endpoint) or _listed(endpoint):
             return None
         if self.servers is None:
@@ -230,7 +230,7 @@ class ContextWindow:
         return self._compressor.should_compress(tokens)
 
     def ask(self, tokens: int, interrupt: Interrupt, on_wait: Callable[[], None] | None = None) -> int | None:
-        """Ask the server for the window, once the request is long enough for it to matter. None: it tells nothing.
+        """Ask the server for the window, once the request is long enough for it to matter. None: it does not say.
 
         ``on_wait`` is called before the server is asked.
         """

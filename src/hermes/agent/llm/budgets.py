@@ -96,7 +96,7 @@ class Account:
     reserved: Spent = _NOTHING
     #: Calls that ended here and whose rows may not be written yet, by their ids.
     unwritten: dict[str, Spent] = field(default_factory=dict[str, Spent])
-    #: How often a person let it go on beyond its limits.
+    #: How often a person let it continue beyond its limits.
     extensions: int = 0
     has_warned: bool = False
 

@@ -54,7 +54,7 @@ class CallParts:
     config: FreshConfig
     routes: ModelRoutes
     ledger: PluginLedger
-    #: Stands for the session of calls that are made outside of one.
+    #: The session of calls that are made outside of one.
     run_id: str
     #: Unknown settings that a warning was logged for.
     warned_of: set[str] = field(default_factory=set[str])

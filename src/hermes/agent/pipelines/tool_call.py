@@ -382,7 +382,7 @@ class ToolCall(msgspec.Struct):
         return record
 
     def record_change(self, journal: TurnJournal, key: str) -> None:
-        """Record who changed the result for the model. Its own event, because the result was on record before."""
+        """Record who changed the result for the model. Its own event, because the result was recorded before."""
         if self.result_changed_by:
             decision = PluginDecision(self.result_changed_by, "transform_tool_result", "changed")
             journal.event("result_changed", key, {"decisions": [decision]})
@@ -392,7 +392,7 @@ class ToolCall(msgspec.Struct):
     def settle(self, outcome: ToolOutcome) -> ToolOutcome:
         """Ask about what was undone after the command of the call; what is approved is made after all.
 
-        The result is on record. A question that is answered later suspends the turn, whose replay settles again.
+        The result is recorded. A question that is answered later suspends the turn, whose replay settles again.
         """
         changes = self._keepable()
         if not changes or self.tool is None or not self.context.key or self.scope.interrupt.cancelled:

@@ -104,7 +104,7 @@ def _groups(tools: Iterable[Tool]) -> str:
 
 
 def unwrapped(request: ToolRequest, offered: frozenset[str]) -> ToolRequest:
-    """The call that a ``tool_call`` stands for; any other request is returned as it is."""
+    """The call inside a ``tool_call``; any other request is returned as it is."""
     if request.name != CALL or CALL not in offered:
         return request
     try:

@@ -382,7 +382,7 @@ def _scheduler(home: Path, on_report: Callable[[RunReport], None]) -> Generator[
     from hermes.schedules.scheduler import Scheduler
     from hermes.scope import SCHEDULED
 
-    redactor = Redactor()  # the host tells it the secrets of the home
+    redactor = Redactor()  # the host adds the secrets of the home to it
     setup_logging(home, redactor=redactor)
     loaded = load_config(home)
     options = HostOptions(platform=SCHEDULED, unattended=True)

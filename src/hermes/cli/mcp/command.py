@@ -43,7 +43,7 @@ class _LineParser(CommandParser):
     """A parser for options that a command line may follow, behind ``--``."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The options, and what stands behind ``--`` as ``line``."""
+        """The options, and the words behind ``--`` as ``line``."""
         words: list[str] = list(args or ())
         at = words.index("--") if "--" in words and self.get_default("line") is not None else len(words)
         found, unknown = super().parse_known_args(words[:at], namespace)

@@ -31,7 +31,7 @@ def run_plugin_command(name: str, arguments: list[str]) -> tuple[int | None, lis
     from hermes.log import setup_logging
     from hermes.sanitize import Redactor
 
-    redactor = Redactor()  # the host tells it the secrets of the home
+    redactor = Redactor()  # the host adds the secrets of the home to it
     setup_logging(home, redactor=redactor)
     with Host(home, config, redactor=redactor) as host:
         commands = host.plugins.cli_commands

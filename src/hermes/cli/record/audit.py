@@ -153,7 +153,7 @@ def _print(result: Verification, knows_keys: bool) -> None:
     redacted = f", {result.redacted} redacted" if result.redacted else ""
     print(f"valid: {result.events} events of {plain(result.session_id)}{redacted}")
     if not result.seals:
-        print("not sealed: the events fit each other, but whoever wrote the file may have written them all")
+        print("not sealed: the events fit each other, but the writer of the file may have invented all of them")
         return
     last = max(result.seals, key=lambda seal: seal.seq)
     trust = "" if knows_keys else " (give the key that you expect with --key)"

@@ -79,7 +79,7 @@ def _pieces(event: TextDelta | ReasoningDelta) -> list[TextDelta | ReasoningDelt
 
 
 def notifications(turn_id: str, events: Iterable[TurnEvent], state: str = "") -> Iterator[str]:
-    """The notifications that carry these events, in order. ``state`` says how the turn stands after the last one."""
+    """The notifications that carry these events, in order. ``state`` is that of the turn after the last one."""
     head = f'{{"turn":{to_json(turn_id)},"events":['
     room = MAX_BYTES - len(head.encode()) - 64
     batch: list[str] = []

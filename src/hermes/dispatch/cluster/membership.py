@@ -1,4 +1,4 @@
-"""The workers of a cluster: who is there, who has died, and what becomes of the turns of those.
+"""The workers of a cluster: which are alive, which have died, and who takes over the turns of those.
 
 A worker lives while it holds the advisory lock of its id (``journal``'s runner): no clocks are compared. Only a worker
 that is frozen, and so keeps its lock, is found by a beat on the clock of the database.

@@ -66,7 +66,7 @@ class _RunningTurn:
     def __init__(self, turn_id: str) -> None:
         self.turn_id = turn_id
         self.interrupt = Interrupt()
-        #: The channels that are told how it ends, and those that its events are sent to.
+        #: The channels that its end is sent to, and those that its events are sent to.
         self.followers: tuple[str, ...] = ()
         self.listeners: tuple[str, ...] = ()
 
@@ -205,7 +205,7 @@ class Worker:
     # -- turns --------------------------------------------------------------------------------------------------
 
     def run(self, workflow: str, turn_id: str) -> str:
-        """Run one hand-over of a turn; returns how it stands, for the engine's record."""
+        """Run one hand-over of a turn; returns its state, for the engine's record."""
         turn = _RunningTurn(turn_id)
         with self._changed:
             self._running[workflow] = turn
@@ -243,7 +243,7 @@ class Worker:
         return "ended"
 
     def _follow(self, turn: _RunningTurn, submission: Submission) -> None:
-        """Who is told about a turn: its submission says so, and a notification may have come in between."""
+        """Who is notified about a turn: its submission says so, and a notification may have come in between."""
         follower = submission.options.get("follower")
         with self._changed:
             if follower and follower not in turn.followers:

@@ -66,7 +66,7 @@ def _image(path: Path, *, is_stored: bool) -> dict[str, Any] | None:
 
 
 def turn_context(event: MessageEvent, entry: PlatformEntry | None, ambient: str) -> str:
-    """What the model is told for this turn beside the message."""
+    """The note for the model in this turn, beside the message."""
     hint = "" if entry is None else entry.platform_hint
     return "\n\n".join(filter(None, (hint, event.channel_prompt, event.channel_context, ambient)))
 

@@ -184,7 +184,7 @@ class CallbackThread:
 
 
 def _idle() -> None:
-    """Stands for the function of a thread that waits for its next call."""
+    """A placeholder for the function of a thread that waits for its next call."""
 
 
 class CallbackThreads:

@@ -1,4 +1,4 @@
-"""TimedCall: one call of a plugin's code, with a clock that stands still while the host works for it."""
+"""TimedCall: one call of a plugin's code, with a clock that is paused while the host works for it."""
 
 from __future__ import annotations
 

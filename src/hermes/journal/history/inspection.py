@@ -73,7 +73,7 @@ class _Reader:
         return row
 
     def _body(self, name: str, stored: str) -> Any:
-        """What a stored body stands for; None, and a note, when that cannot be found out."""
+        """The content of a stored body; None, and a note, when it cannot be read."""
         try:
             for digest in blobs_of(self._connection, stored):
                 query = "SELECT data FROM blobs WHERE sha256 = ?"

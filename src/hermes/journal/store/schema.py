@@ -138,7 +138,7 @@ MIGRATIONS: tuple[str, ...] = (
     """
     ALTER TABLE model_calls ADD COLUMN purpose TEXT NOT NULL DEFAULT '';    -- what a plugin says that it asks for
 
-    -- What models were asked for plugins while no session was on record for it.
+    -- Model calls of plugins for which no session was recorded yet.
     CREATE TABLE outside_calls (
         session_id         TEXT NOT NULL,   -- the session that was not on record yet, or the process
         api_request_id     TEXT PRIMARY KEY,

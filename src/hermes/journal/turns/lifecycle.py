@@ -176,7 +176,7 @@ def finish_reason_of(store: Store, session_id: str, turn_id: str) -> str:
 
 
 def error_type_of(store: Store, session_id: str, turn_id: str) -> str:
-    """The class of the failure that ended a turn; empty when it is not on record."""
+    """The class of the failure that ended a turn; empty when it was not recorded."""
     query = (
         "SELECT body FROM events WHERE session_id = ? AND turn_id = ? AND kind = 'turn_ended' ORDER BY seq DESC LIMIT 1"
     )
@@ -502,7 +502,7 @@ def claim_turn(
     """Take up a submitted turn: start it, or continue it where a process that died left it.
 
     One that has ended is returned as it is and can only be read. ``endpoint`` is the provider and the model, for a
-    session that has none on record. Raises ``SessionBusy`` while another process holds the session.
+    session that has none recorded. Raises ``SessionBusy`` while another process holds the session.
     """
     store.check_after(runner.start())
 

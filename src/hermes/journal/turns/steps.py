@@ -305,7 +305,7 @@ class TurnJournal:
             ending.stored()
 
     def commit_soon(self, *, sync: bool = True) -> None:
-        """Write everything recorded so far, and bring it to the disk while the caller goes on.
+        """Write everything recorded so far, and bring it to the disk while the caller continues.
 
         The death of the process does not undo it, a power failure may. For what can be repeated: a claim, an answer
         that is shown and the end of a turn need ``commit``, which waits for this too. Without ``sync`` the next commit
@@ -328,7 +328,7 @@ class TurnJournal:
             try:
                 self._store.write_soon(lambda connection: self._write(connection, rows))
             except CommitUnknown as error:
-                # They may be on record. Written again they could be there twice: only a new take-up sees what is.
+                # They may be stored, and a second write could store them twice: the next owner of the turn finds out.
                 self._unknown = error
                 raise
             except BaseException:

@@ -81,7 +81,7 @@ class Example(NamedTuple):
     answer: str | CandidateCall
 
 
-#: Without these it does not answer so much as go on talking.
+#: Without these it continues the text instead of answering.
 _TALK = (
     Example("Hello!", "Hello! I am Hermes. How can I help you?"),
     Example("What is the capital of Japan?", "The capital of Japan is Tokyo."),

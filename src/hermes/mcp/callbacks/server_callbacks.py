@@ -51,7 +51,7 @@ class ServerCallbacks:
 
     @property
     def has_roots(self) -> bool:
-        """Whether the server is told the folder of the run, which for some replaces the folders of their arguments."""
+        """Whether the server gets the folder of the run, which for some replaces the folders of their arguments."""
         return self._entry.roots
 
     @contextmanager

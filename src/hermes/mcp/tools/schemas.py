@@ -40,7 +40,7 @@ def _resolve(node: Any, root: Schema, seen: tuple[str, ...], depth: int) -> Any:
 
 
 def _target(root: Schema, reference: str) -> Schema | None:
-    """What ``#/$defs/name`` stands for; None for anything else."""
+    """The definition that ``#/$defs/name`` refers to; None for anything else."""
     if not reference.startswith("#/"):
         return None
     node: Any = root

@@ -261,7 +261,7 @@ class _Lines:
     def _keep(self, part: bytes) -> None:
         self._size += len(part)
         if self._size > MAX_MESSAGE_BYTES:
-            # The id stands at one of the two ends.
+            # The id is at one of the two ends.
             self._parts = [self._parts[0][:_ENDS], (self._parts[-1] + part)[-_ENDS:]] if self._parts else [part]
         else:
             self._parts.append(part)

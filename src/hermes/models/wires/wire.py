@@ -61,7 +61,7 @@ class Parser(Protocol):
 
     @property
     def done(self) -> bool:
-        """True when the answer is complete although the body may go on."""
+        """True when the answer is complete although the body may continue."""
         ...
 
     def feed(self, data: bytes) -> Sequence[Delta]:

@@ -246,7 +246,7 @@ def _directive_functions(invoke_hook: Callable[..., list[Any]]) -> Names:
         if action != "approve":
             return message
         # No one can be asked from here, and that must not mean yes. dispatch_tool asks.
-        return f"{tool_name} needs approval ({message or 'a plugin asks for it'}) and nobody can be asked here"
+        return f"{tool_name} needs approval ({message or 'a plugin asks for it'}) and no one can be asked here"
 
     return {
         "get_pre_tool_call_block_message": get_pre_tool_call_block_message,

@@ -175,10 +175,10 @@ def _misplaced(event: dict[str, Any], seq: Any, expected: int, events: list[dict
     if numbers.count(seq) > 1:
         return f"an event was inserted: number {seq} is there more than once"
     if seq > expected and expected in numbers:
-        return f"events were reordered: number {seq} stands before number {expected}"
+        return f"events were reordered: number {seq} is before number {expected}"
     if seq > expected:
         return f"event {expected} was removed: number {seq} follows number {expected - 1}"
-    return f"events were reordered: number {seq} stands behind number {expected - 1}"
+    return f"events were reordered: number {seq} is behind number {expected - 1}"
 
 
 def _check_seals(result: Verification, anchors: Sequence[Seal]) -> None:

@@ -87,7 +87,7 @@ class Evaluation:
     def run(self, samples: Sequence[Sample], models: Sequence[str]) -> list[SampleResult]:
         """Answer and score every sample with every model, in the order of the dataset.
 
-        Raises ``Interrupted`` when it was cancelled: what was answered by then is on record.
+        Raises ``Interrupted`` when it was cancelled: the answers until then are recorded.
         """
         runtimes = {model: self._models(model) for model in models}
         with ThreadPoolExecutor(self.parallel) as pool:

@@ -22,7 +22,7 @@ _CANCELLED = re.compile(r"The call was cancelled \((.*)\)", re.DOTALL)
 
 
 class RecordedTools:
-    """Stands in for the tools of a host."""
+    """Replaces the tools of a host."""
 
     def __init__(self, recording: Recording) -> None:
         self._turns = {turn.id: turn for session in recording.family() for turn in session.turns}

@@ -40,7 +40,7 @@ class MiddlewareRun:
         self.before: Payload = {}
 
     def __call__(self, **given: Any) -> Any:
-        """Stands in for the middleware's function."""
+        """Replaces the middleware's function."""
         self._payload = isolate(given.get(MIDDLEWARE[self.subject.site].payload) or {})
         if "next_call" in given:
             self._next_call = given["next_call"]
@@ -57,7 +57,7 @@ class MiddlewareRun:
         return value
 
     def next_call(self, payload: Any = None) -> Any:
-        """Stands in for the chain's own, which it calls in the end."""
+        """Replaces the chain's own, which it calls in the end."""
         self.count += 1
         if self._closed:
             self.subject.called_late = True

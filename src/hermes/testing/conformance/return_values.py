@@ -84,7 +84,7 @@ def _directive(value: Any) -> str:
         return f"action {fields.get('action')!r}; {expected}"
     message = fields.get("message")
     if fields["action"] == "block" and not (isinstance(message, str) and message):
-        return "a block without a message, so the call would go on; say why it is blocked"
+        return "a block without a message, so the call would run; say why it is blocked"
     return ""
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Bytes to send, or seconds to wait.
 Step = bytes | float
 
-#: Stands for the key of the request, so that a fault can throw it back at the client.
+#: A placeholder for the key of the request, so that a fault can send it back to the client.
 ECHO = b"<the key of the request>"
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -56,7 +56,7 @@ def cuts(response: bytes) -> Iterator[Fault]:
 class FaultServer:
     """Misbehaves as told. Use it as a context manager.
 
-    The first request gets the first fault, and so on; the last fault serves all further ones. A name stands for
+    The first request gets the first fault, and so on; the last fault serves all further ones. A name means
     the fault of that name in ``hermes.testing.FAULTS``. With ``socket_path`` the server listens on a Unix socket,
     with a ``tls`` context it speaks TLS first.
     """

@@ -88,7 +88,7 @@ def _tool_use(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """The assistant message that is being collected; a new one after anybody else has spoken."""
+    """The assistant message that is being collected; a new one after a message of another role."""
     if not messages or messages[-1]["role"] != "assistant":
         messages.append({"role": "assistant", "content": None})
     return messages[-1]

@@ -26,7 +26,7 @@ class ScriptedProvider:
 
     ``script`` is one reply for every request; a list of replies used in order; a mapping from the last user
     text to such a reply or list; or a function from the ``RecordedRequest`` to a reply, which must not block.
-    A plain string stands for ``text(...)``. A script that has run out answers status 500 and says so. With a
+    A plain string means ``text(...)``. A script that has run out answers status 500 and says so. With a
     ``tls`` context the server speaks HTTPS.
     """
 

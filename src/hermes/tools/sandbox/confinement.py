@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Stands for the files that are shown, in the key of the sandbox of scripts.
+#: The mark for the files that are shown, in the key of the sandbox of scripts.
 _SCRIPTS = ("execute_code",)
 #: The same for programs of the owner that work of a caller runs.
 _OF_OWNER = "of the owner"

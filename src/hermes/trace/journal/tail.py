@@ -43,7 +43,7 @@ class EventStream:
     def last(self, count: int) -> list[StreamedEvent]:
         """The last events so far, at most so many; ``new`` continues from there."""
         query = f"{_COLUMNS} WHERE 1 = 1{self._where} ORDER BY rowid DESC LIMIT :count"
-        # One at least, so that the place to go on from is known even when none is wanted.
+        # One at least, so that the place to continue from is known even when no row is wanted.
         found = self._store.read(lambda connection: self._events(connection, query, max(count, 1)))
         return found[::-1][-count:] if count else []
 

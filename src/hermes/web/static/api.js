@@ -56,7 +56,7 @@ export const useData = (path, again = 0) => {
 
 // Live events of a path, each given to the handler of its name. The browser connects again by itself and says the
 // last number it has seen. Where the server refuses, the reason is shown, and it is asked again later.
-// Returns whether the connection stands.
+// Returns whether the connection is open.
 export const useLive = (path, after, handlers) => {
   const [connected, setConnected] = useState(true);
   const latest = useRef(handlers);

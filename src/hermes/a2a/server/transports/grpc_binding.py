@@ -21,7 +21,7 @@ from hermes.http_server.principals import Principals
 from hermes.http_server.rate_limits import Admission
 
 _SECONDS_TO_DRAIN = 1.0
-#: Stands for the refusal of a version, which has no status of HTTP here.
+#: The refusal of a version, which has no status of HTTP here.
 _VERSION = 0
 #: The admission of the message that the running call brings.
 _admission: ContextVar[Admission | None] = ContextVar("admission", default=None)

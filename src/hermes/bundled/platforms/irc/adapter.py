@@ -129,7 +129,7 @@ class IrcAdapter(BasePlatformAdapter):
         return event
 
     def _identity(self, connection: IrcConnection, line: IrcLine) -> str:
-        """The id of a sender. A nick belongs to whoever took it first; only an account or a mask says more."""
+        """The id of a sender. Anyone can take a free nick; an account or a mask identifies more."""
         if self._settings.identity == "account":
             account = line.tags.get("account", "")
             if not account:

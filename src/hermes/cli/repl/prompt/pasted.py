@@ -28,7 +28,7 @@ class PastedBlocks:
         return text
 
     def add_image(self, data: bytes) -> str:
-        """Keep an image until the prompt ends; returns its placeholder, which stands for the path of a file."""
+        """Keep an image until the prompt ends; returns its placeholder, which is replaced by the path of a file."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="hermes-pasted-")
         number = sum(name.startswith("[image ") for name in self._texts) + 1

@@ -32,7 +32,7 @@ _POSTPONED: dict[str, tuple[str, ...]] = {
 class PostponedModule(ModuleType):
     """A module that was found and not run yet. Any name it does not have runs it; its submodules can be imported."""
 
-    def __getattr__(self, name: str) -> Any:  # what a name stands for is up to the module
+    def __getattr__(self, name: str) -> Any:  # the module decides what a name means
         known = self.__name__
         if _run_by.get(known) == threading.get_ident():  # it imports itself
             raise AttributeError(f"module {known!r} has no attribute {name!r} yet")

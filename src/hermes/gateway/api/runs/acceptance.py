@@ -118,7 +118,7 @@ class ApiRuns:
         extra: dict[str, Any] = submission.options.get("extra", {})
         principal = self._principals.named(extra.get("caller", ""))
         responder = ApiResponder(principal, self._settings.approval_timeout, can_answer=extra.get("kind") == "run")
-        # A streamed answer cannot take text back; the reader of a run's events is told.
+        # A streamed answer cannot take text back; the reader of a run's events gets an event for it.
         session.can_withdraw_text = not extra.get("streams", False)
         self._host.responders.attach(session.id, responder)
         try:

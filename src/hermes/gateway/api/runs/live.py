@@ -23,7 +23,7 @@ from hermes.gateway.api.runs.store import ApiRequestRow
 from hermes.http_server.outgoing import RedactingStream, call_summary
 from hermes.sanitize import Redactor
 
-#: Silence after which a follower is told, so that proxies keep the connection.
+#: Silence after which a follower gets a keep-alive, so that proxies keep the connection.
 SECONDS_OF_SILENCE = 15.0
 
 RunStatus = Literal["queued", "in_progress", "waiting", "completed", "incomplete", "failed", "cancelled"]

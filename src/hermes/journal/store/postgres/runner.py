@@ -2,7 +2,7 @@
 
 The lock belongs to a connection of its own, so it ends with the process, or with its machine. Beside it a thread keeps
 the time of the last sign of life in the table ``runners``, by the clock of the database: a process that is frozen still
-holds its lock, and only shows there. Whoever deletes that row evicts the runner.
+holds its lock, and only shows there. Deleting that row evicts the runner.
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ class PostgresStore(Store):
         """The server repairs itself after a crash."""
 
     def new_runner(self) -> PostgresRunner:
-        """This process as an owner of sessions. A second one stands for another process, as tests need it."""
+        """This process as an owner of sessions. A second one acts as another process, as tests need it."""
         from hermes.journal.store.postgres.runner import PostgresRunner
 
         runner_id = os.urandom(8).hex() if self._has_runner else self.process_id

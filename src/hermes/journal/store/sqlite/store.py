@@ -255,7 +255,7 @@ class SqliteStore(Store):
         with self._reader_lock:
             self._close_reader()
         with self._commit_lock:
-            with contextlib.suppress(OSError):  # whoever had to know has waited for it
+            with contextlib.suppress(OSError):  # a caller that needs the result has waited for it
                 self._log.close()
             self._close_writer()
             if self._lock_file >= 0:
