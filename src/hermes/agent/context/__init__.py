@@ -1,1 +1,1 @@
-"""Keeps a conversation within the window of its model."""
+"""The context of a turn: transcript, system prompt, requests to the model, and compaction to fit its window."""

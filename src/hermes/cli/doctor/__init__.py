@@ -1,1 +1,1 @@
-"""``hermes doctor``."""
+"""``hermes doctor``: checks of the installation, the home and everything that is configured."""

@@ -1,1 +1,1 @@
-"""``hermes model``."""
+"""``hermes model``: the model shown, listed, set and tested."""

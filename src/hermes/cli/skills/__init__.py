@@ -1,1 +1,1 @@
-"""``hermes skills``."""
+"""``hermes skills``: skills listed, added, checked and removed."""

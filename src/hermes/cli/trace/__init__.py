@@ -1,1 +1,1 @@
-"""``hermes trace``."""
+"""``hermes trace``: past runs listed, drawn, exported, followed, verified and compared."""
