@@ -19,6 +19,8 @@ from hermes.errors import JournalError, LeaseLost
 from hermes.host import Host
 from hermes.http.pool import Connection
 from hermes.journal.store.sqlite import durability
+from hermes.models.credentials.home_keys import HomeKeys
+from hermes.models.endpoint import Endpoint
 from hermes.scope import Interrupt, Scope
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, failure, text, tool_call
 from hermes.tools.terminal import child_process, terminal
@@ -254,6 +256,25 @@ def test_a_result_is_written_before_a_person_is_asked_about_the_next_request(hom
         host.responders.attach(session.id, Person(lambda: seen.append(keys(host, session.id))))
         assert session.run("Go").answer == "Done."
     assert [("tool:1.0" in found) for found in seen] == [True]
+
+
+def test_a_result_is_written_before_a_server_is_asked_for_a_new_token(
+    home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[set[str]] = []
+    take = HomeKeys.take
+
+    def refresh(ring: HomeKeys, endpoint: Endpoint, before_waiting: Callable[[], object] | None = None) -> Any:
+        if before_waiting is not None:
+            before_waiting()
+        seen.append(keys(host, session.id))
+        return take(ring, endpoint)
+
+    monkeypatch.setattr(HomeKeys, "take", refresh)
+    with ScriptedProvider([RUN, text("Done.")]) as provider, open_host(home, workdir, provider) as host:
+        session = host.new_session()
+        assert session.run("Go").answer == "Done."
+    assert [("tool:1.0" in found) for found in seen] == [False, True]
 
 
 @pytest.mark.parametrize("ending", ["the request fails", "it is interrupted", "our own code fails"])

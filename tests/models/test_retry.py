@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -193,7 +193,7 @@ class Ring:
         self.lent: list[str] = []
         self.told: list[tuple[str, str | None]] = []
 
-    def take(self, endpoint: Endpoint) -> Endpoint | None:
+    def take(self, endpoint: Endpoint, before_waiting: Callable[[], object] | None = None) -> Endpoint | None:
         if endpoint.provider == "other":
             return endpoint
         if not self.names:

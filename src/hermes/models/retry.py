@@ -23,8 +23,11 @@ from hermes.scope import Interrupt
 class KeyRing(Protocol):
     """Lends out the keys of endpoints. Every endpoint from ``take`` is returned through ``report``, exactly once."""
 
-    def take(self, endpoint: Endpoint) -> Endpoint | None:
-        """The endpoint with a key to use now; ``None`` when all of its keys are cooling down."""
+    def take(self, endpoint: Endpoint, before_waiting: Callable[[], object] | None = None) -> Endpoint | None:
+        """The endpoint with a key to use now; ``None`` when all of its keys are cooling down.
+
+        ``before_waiting`` is called before a server is asked for a new token.
+        """
         ...
 
     def report(self, endpoint: Endpoint, error: ProviderError | None) -> None:
@@ -111,6 +114,7 @@ def attempts(
     keys: KeyRing | None = None,
     health: Health | None = None,
     jitter: Callable[[], float] = _random,
+    before_waiting: Callable[[], object] | None = None,
 ) -> Attempts:
     """The attempts of one model call, as a generator that does no I/O itself.
 
@@ -120,11 +124,11 @@ def attempts(
     belongs to the key is tried with the next key of the ring at once. Then the next endpoint takes over; those that
     failed in an earlier call, as ``health`` remembers, come last, and those behind a server or an account that failed
     as a whole are left out. When none is left, or the failure would be the same everywhere, the last error is raised
-    out of the generator.
+    out of the generator. ``before_waiting`` is called before the ring asks a server for a new token.
     """
     if not endpoints:
         raise ValueError("no endpoint to try")
-    return _RetryLoop(_distinct(endpoints), max_retries, keys, health or Health(), jitter).run()
+    return _RetryLoop(_distinct(endpoints), max_retries, keys, health or Health(), jitter, before_waiting).run()
 
 
 class _RetryLoop:
@@ -137,12 +141,14 @@ class _RetryLoop:
         keys: KeyRing | None,
         health: Health,
         jitter: Callable[[], float],
+        before_waiting: Callable[[], object] | None,
     ) -> None:
         self.endpoints = endpoints
         self.max_retries = max_retries
         self.keys = keys
         self.health = health
         self.jitter = jitter
+        self.before_waiting = before_waiting
         self.number = 0
         self.last: ProviderError | None = None
         #: The endpoint that was tried before.
@@ -223,7 +229,7 @@ class _RetryLoop:
         return error
 
     def _take(self, endpoint: Endpoint) -> Endpoint | None:
-        return endpoint if self.keys is None else self.keys.take(endpoint)
+        return endpoint if self.keys is None else self.keys.take(endpoint, self.before_waiting)
 
     def _give_back(self, lent: Endpoint | None, outcome: ProviderError | None) -> None:
         if self.keys is not None and lent is not None:

@@ -89,6 +89,16 @@ def test_a_token_that_is_good_is_used_as_it_is(
     assert refreshes(server) == 0
 
 
+def test_what_waits_is_done_before_a_token_is_renewed_and_only_then(
+    pool: HomeKeys, server: AuthorizationServer, sign_in: SignIn
+) -> None:
+    seen: list[int] = []
+    sign_in(10)
+    for _ in range(2):
+        pool.take(LAB, lambda: seen.append(refreshes(server)))
+    assert (seen, refreshes(server)) == ([0], 1)
+
+
 def test_a_server_that_keeps_the_refresh_token(
     file: AuthFile, pool: HomeKeys, server: AuthorizationServer, sign_in: SignIn
 ) -> None:

@@ -99,7 +99,13 @@ class ModelCall(msgspec.Struct):
         """The reply, recorded but not yet committed. Raises ``ProviderError`` when every attempt failed."""
         runtime = self.runtime
         endpoints = able_to_read(runtime.endpoints, self.messages)
-        policy = attempts(endpoints, runtime.max_retries, keys=runtime.keys, health=runtime.health)
+        policy = attempts(
+            endpoints,
+            runtime.max_retries,
+            keys=runtime.keys,
+            health=runtime.health,
+            before_waiting=self.journal.commit_soon,
+        )
         return retry(policy, self.scope.interrupt, self._attempt, self._on_wait)
 
     def _on_wait(self, wait: Sleep, left: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,10 +32,10 @@ class HomeKeys:
         self._pool: CredentialPool | None = None
         self._lock = threading.Lock()
 
-    def take(self, endpoint: Endpoint) -> Endpoint | None:
+    def take(self, endpoint: Endpoint, before_waiting: Callable[[], object] | None = None) -> Endpoint | None:
         """The endpoint with a key to use now; ``None`` while all keys are cooling down. Return it with ``report``."""
         pool = self._open() if endpoint.credential else self._opened()
-        taken = endpoint if pool is None else pool.take(endpoint)
+        taken = endpoint if pool is None else pool.take(endpoint, before_waiting)
         return None if taken is not None and _lacks_key(taken) else taken
 
     def report(self, endpoint: Endpoint, error: ProviderError | None) -> None:

@@ -165,21 +165,21 @@ class CredentialPool:
 
     # -- keys ---------------------------------------------------------------------------------------------------
 
-    def take(self, endpoint: Endpoint) -> Endpoint | None:
+    def take(self, endpoint: Endpoint, before_waiting: Callable[[], object] | None = None) -> Endpoint | None:
         """The endpoint with a key to use now, which ``report`` returns; ``None`` when all of its keys are cooling down.
 
         A provider's only key is leased even during its cooldown. An endpoint that names a credential gets that one or
-        none; ``CredentialError`` when it is not stored.
+        none; ``CredentialError`` when it is not stored. ``before_waiting`` is called before a token is refreshed.
         """
         if endpoint.credential:
-            return self._lease(endpoint, [self.find(endpoint.provider, endpoint.credential)])
+            return self._lease(endpoint, [self.find(endpoint.provider, endpoint.credential)], before_waiting)
         stored = self._state.credentials(endpoint.provider)
         if not stored:
             return endpoint
         candidates = stored
         if endpoint.api_key and all(one.secret != endpoint.api_key for one in stored):
             candidates = [self._state.configured(endpoint.provider, endpoint.api_key), *stored]
-        return self._lease(endpoint, candidates)
+        return self._lease(endpoint, candidates, before_waiting)
 
     def report(self, endpoint: Endpoint, error: ProviderError | None) -> None:
         """Return the key of an endpoint with the outcome of its request."""
@@ -249,7 +249,9 @@ class CredentialPool:
 
     # -- leases -------------------------------------------------------------------------------------------------
 
-    def _lease(self, endpoint: Endpoint, candidates: list[Credential]) -> Endpoint | None:
+    def _lease(
+        self, endpoint: Endpoint, candidates: list[Credential], before_waiting: Callable[[], object] | None
+    ) -> Endpoint | None:
         strategy = self._strategies.get(endpoint.provider, "fill_first")
         self._register_secrets(candidates)
         while options := usable(candidates, self._clock()):
@@ -258,7 +260,7 @@ class CredentialPool:
                 self._in_use[chosen.id] += 1
             leased = None
             try:
-                leased = self._ready(endpoint, chosen)
+                leased = self._ready(endpoint, chosen, before_waiting)
             finally:
                 if leased is None:
                     with self._lock:
@@ -268,8 +270,10 @@ class CredentialPool:
             candidates = [one for one in candidates if one.id != chosen.id]
         return None
 
-    def _ready(self, endpoint: Endpoint, chosen: Credential) -> Endpoint | None:
-        credential = self._tokens.ready(chosen)
+    def _ready(
+        self, endpoint: Endpoint, chosen: Credential, before_waiting: Callable[[], object] | None
+    ) -> Endpoint | None:
+        credential = self._tokens.ready(chosen, before_waiting)
         if credential is None:
             return None
         self._register_secrets([credential])

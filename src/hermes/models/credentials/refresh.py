@@ -58,14 +58,19 @@ class TokenRefresher:
         self._refused: dict[str, str] = {}
         self._problems: dict[str, str] = {}
 
-    def ready(self, credential: Credential) -> Credential | None:
-        """The credential, with a new token when it needs one; ``None`` when it cannot be used."""
+    def ready(self, credential: Credential, before_waiting: Callable[[], object] | None = None) -> Credential | None:
+        """The credential, with a new token when it needs one; ``None`` when it cannot be used.
+
+        ``before_waiting`` is called before the token is refreshed: the server may take its time.
+        """
         now = self._clock()
         was_refused = self._refused.get(credential.id) == credential.secret
         if not was_refused and not credential.needs_refresh(now):
             return self._unless_expired(credential, now)
         if self._refresh is None:
             return self._unless_expired(credential, now)
+        if before_waiting is not None:
+            before_waiting()
         try:
             return self._refresh.refresh(credential, self._state)
         except SignInEnded as error:
