@@ -109,7 +109,8 @@ class LineFormatter(logging.Formatter):
         else:
             text = self._redactor.redact(text)
         head = f"{self._time(record.created)} {record.levelname} [{_ids(record)}] {record.name}: "
-        return (head + text).translate(_ESCAPES)
+        line = head + text
+        return line if line.isprintable() else line.translate(_ESCAPES)
 
     def _time(self, created: float) -> str:
         second = int(created)

@@ -69,3 +69,13 @@ def test_nothing_is_lost_by_a_close_and_nothing_is_sent_after_an_abort() -> None
 
     assert _run(close) == [b"last words", "closed"]
     assert _run(abort) == ["aborted"]
+
+
+def test_a_whole_response_need_not_wait_for_the_end_of_the_step() -> None:
+    def respond(transport: JoinedWrites) -> None:
+        transport.write(b"head ")
+        transport.write(b"body")
+        transport.flush()
+        transport.write(b"next")
+
+    assert _run(respond) == [b"head body", b"next"]

@@ -28,20 +28,21 @@ class JoinedWrites(_Transport):
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         if not self._waiting:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
         self._waiting += data
         if len(self._waiting) > _MOST_BYTES:
-            self._flush()
+            self.flush()
 
     def close(self) -> None:
-        self._flush()
+        self.flush()
         self._transport.close()
 
     def abort(self) -> None:
         self._waiting.clear()
         self._transport.abort()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what waits."""
         if self._waiting:
             data, self._waiting = bytes(self._waiting), bytearray()
             self._transport.write(data)

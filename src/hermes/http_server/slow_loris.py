@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         #: The current request and its response, or the last one.
         cycle: Any
 
+        def on_response_complete(self) -> None: ...
+
 else:
     # Named, because uvicorn's choice is httptools wherever that is installed. It has no limit for the size of a head or
     # of trailers, adds trailers to the headers, allows any number of Host headers, and takes the body of a request that
@@ -42,6 +44,10 @@ class RequestTimeoutProtocol(_Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._update_timer()
+
+    def on_response_complete(self) -> None:
+        cast("JoinedWrites", self.transport).flush()  # before the next request is looked for
+        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._set_timer(None)

@@ -101,8 +101,8 @@ class A2AServer:
     def _router(self) -> Router:
         builder = CallContextBuilder()
         routes = [
+            *rpc_routes(self.handler, RPC_PATH, builder),  # first, because most calls are for it
             *card_routes(self.card),
-            *rpc_routes(self.handler, RPC_PATH, builder),
             *rest_routes(self.handler, REST_PATH, builder),
         ]
         return Router(routes, lifespan=self._lifespan)

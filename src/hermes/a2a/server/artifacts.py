@@ -135,6 +135,8 @@ class ArtifactStream:
 
     async def finish(self, answer: str) -> None:
         """Send the answer as an artifact, unless it was streamed as one."""
+        if answer == self._last:
+            return
         answer = redacted(answer, self._redactor)
         if answer and answer != self._last:
             self._unsent = answer

@@ -37,6 +37,8 @@ log = logging.getLogger("hermes.a2a")
 
 #: Seconds between two tries while the journal cannot be used.
 _SECONDS_BETWEEN_TRIES = 1.0
+#: Without subscribers, a task is marked as working a little later: not while its turn is being started.
+_SECONDS_TO_START = 0.002
 
 _NO_WORDS = "The agent gave no answer after it had changed these files:"
 _STOPPED = "The server was stopped before there was an answer. Send the message again."
@@ -289,6 +291,8 @@ class TurnRunner:
 
         task.start_turn(self._host.workers, run, stream.end)
         try:
+            if not task.has_subscribers():
+                await asyncio.sleep(_SECONDS_TO_START)
             await task.updater.start_work()
             await stream.run()
         except asyncio.CancelledError:

@@ -48,7 +48,7 @@ def rpc_routes(handler: RequestHandler, path: str, builder: _Builder) -> list[Ro
     adapter = _RpcAdapter(handler, builder)
     adapter.handler = _CompatHandler(handler)
     dispatcher._v03_adapter = adapter  # pyright: ignore[reportPrivateUsage]  (there is no other way to give it one)
-    return [Route(path, dispatcher.handle_requests, methods=["POST"])]
+    return [Route(path, dispatcher, methods=["POST"])]
 
 
 def rest_routes(handler: RequestHandler, prefix: str, builder: _Builder) -> list[BaseRoute]:
