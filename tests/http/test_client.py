@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import socket
 import threading
+import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -19,6 +20,7 @@ from hermes.http.errors import AddressRefused, BadBody, BodyTooLarge, ConnectErr
 from hermes.http.exchange import Timeouts
 from hermes.http.ssrf import public_only
 from hermes.scope import Interrupt
+from support.waiting import HANG
 
 
 class Site(ThreadingHTTPServer):
@@ -166,6 +168,31 @@ def test_the_time_limit_counts_for_all_redirects_together(client: HttpClient, si
     site.location = "/hold"
     with pytest.raises(TimedOut, match=r"within 0\.3 s \(timeout: total\)"):
         client.request("GET", f"{site.url}/redirect-302", timeouts=Timeouts.within(0.3), follow_redirects=1)
+
+
+def test_a_server_that_sends_more_after_the_content_is_not_waited_for(client: HttpClient) -> None:
+    most, sent = 500, 0
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        nonlocal sent
+        peer, _ = listener.accept()
+        with peer, suppress(OSError):
+            peer.recv(65536)
+            peer.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nwhole\r\n")
+            while sent < most:
+                peer.sendall(b"1\r\n:\r\n")
+                sent += 1
+                time.sleep(0.02)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    with listener, pytest.raises(TimedOut), client.open("GET", url) as response:
+        for _ in response:
+            response.expect_end(0.1)
+    thread.join(HANG)
+    assert sent < most
 
 
 def test_an_interrupt_ends_the_wait(client: HttpClient, site: Site) -> None:

@@ -73,9 +73,10 @@ class Exchange:
         return TimedOut(self.phase, self._phase_limit() or 0.0)
 
     def expect_end(self, seconds: float) -> None:
-        """The content is complete: wait only so long for the formal end of the body."""
+        """The content is complete: wait only so long for the formal end of the body, whatever else arrives."""
+        until = time.monotonic() + seconds
         self.phase = "next chunk"
-        self.timeouts = Timeouts(between_chunks=seconds, total=self.timeouts.total)
+        self._deadline = until if self._deadline is None else min(self._deadline, until)
 
     def waits(self) -> None:
         """The server has the next move: do what was put off until then, so that it costs no time of its own."""
