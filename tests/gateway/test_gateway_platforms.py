@@ -263,9 +263,10 @@ def test_what_an_adapter_sets_around_a_turn_reaches_its_hooks(rig: GatewayRig) -
             ctx.register_platform("line", "Lines", Careful, lambda: True)
             ctx.register_hook("pre_llm_call", hook)
 
-    rig.start(plugins=[Plugin])
+    outbox = Outbox(rig.start(plugins=[Plugin]).host.store)
     client = rig.client()
     for number in range(4):
         assert client.ask(f"m{number}", f"chat{number % 2}") == f"Answer to m{number}"
+        settled(outbox, f"gateway:{number + 1}:0")  # else the next answer of the chat waits for it, and is sent apart
     assert seen == [(f"asked m{number}", "") for number in range(4)]
     assert final == [(f"Answer to m{number}", f"asked m{number}") for number in range(4)]
