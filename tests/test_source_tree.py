@@ -124,9 +124,3 @@ def test_no_hint_installs_a_package_of_the_public_index_by_our_name() -> None:
     texts = [root / "README.md", *(root / "docs").rglob("*.md"), *(root / "docs").glob("*.1"), *SOURCE.rglob("*.py")]
     installs = re.compile(r"(?:pip|pipx|uv)3?\s+(?:pip\s+|tool\s+)?install\b[^\n`]*\bhermes-agent\b")
     assert [str(path.relative_to(root)) for path in texts if installs.search(path.read_text())] == []
-
-
-def test_the_page_about_the_architecture_names_every_folder() -> None:
-    text = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
-    folders = {path.split("/", 1)[0] for path in modules() if "/" in path}
-    assert {folder for folder in folders if not re.search(rf"(?<![\w/]){folder}/", text)} == set()

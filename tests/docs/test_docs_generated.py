@@ -108,7 +108,7 @@ def test_every_environment_variable_that_is_read_is_documented() -> None:
     assert [name for name in sorted(read) if f"`{name}`" not in page] == []
 
 
-def test_every_part_of_the_package_has_its_place_in_the_house() -> None:
+def test_the_architecture_page_names_every_part_of_the_package() -> None:
     parts = [part for part in (ROOT / "src/hermes").iterdir() if part.suffix in ("", ".py") and part.name[0] != "_"]
     page = (DOCS / "architecture.md").read_text()
     assert [part.name for part in parts if f"{part.name}{'/' if part.is_dir() else ''}" not in page] == []
