@@ -227,7 +227,7 @@ def base_of(kind: str) -> type | None:
 # -- dashboard sign-in: results and errors ---------------------------------------------------------------------------
 
 
-class ProviderError(Exception):
+class IdentityProviderError(Exception):
     """The identity provider cannot be reached."""
 
 
@@ -244,7 +244,7 @@ class RefreshExpiredError(Exception):
 
 
 @dataclass(frozen=True)
-class Session:
+class SignedInUser:
     """A person who has signed in. ``expires_at`` is in seconds since the epoch."""
 
     user_id: str
@@ -364,6 +364,13 @@ def secret_sources(_host: PluginHost) -> Names:
 
 def dashboard_auth(_host: PluginHost) -> Names:
     """``hermes_cli.dashboard_auth``."""
-    errors = (InvalidCodeError, InvalidCredentialsError, ProviderError, RefreshExpiredError)
-    kinds = (DashboardAuthProvider, LoginStart, Session, TokenPrincipal, *errors)
-    return {kind.__name__: kind for kind in kinds}
+    return {
+        "DashboardAuthProvider": DashboardAuthProvider,
+        "InvalidCodeError": InvalidCodeError,
+        "InvalidCredentialsError": InvalidCredentialsError,
+        "LoginStart": LoginStart,
+        "ProviderError": IdentityProviderError,
+        "RefreshExpiredError": RefreshExpiredError,
+        "Session": SignedInUser,
+        "TokenPrincipal": TokenPrincipal,
+    }
