@@ -220,24 +220,7 @@ class Host:
         )
         can_leave = self.confinements.can_leave(Scope(platform=self.options.platform))
         self.tools = ToolRegistry(builtin_tools(limits, can_leave_sandbox=can_leave))
-        rules = ApprovalRules(config)
-        self.approvals = Approvals(
-            rules,
-            home=self.home,
-            responders=self.responders,
-            hooks=self.hooks,
-            questions=Questions(self.store),
-            redactor=self.redactor,
-            opinion=SecondOpinion(self.side, sessions.endpoints, self.redactor),
-            modes=SessionModes(
-                "yolo" if self.options.allow_everything else rules.permission_mode,
-                chosen=None if self.options.allow_everything else self.options.permission_mode,
-                store=self.sessions.set_mode,
-            ),
-            started_at=self._session_began,
-            always_asks=sessions.uses_embedded_model,
-            is_sandboxed=self.confinements.is_sandboxed,
-        )
+        self.approvals = self._build_approvals()
         runtime = Runtime(
             home=self.home,
             config=config,
@@ -280,6 +263,26 @@ class Host:
         for tool in (*agent_tools(runtime, named), *self._schedule_tools(runtime), *self.options.tools):
             self.tools.add(tool)
         return runtime
+
+    def _build_approvals(self) -> Approvals:
+        rules = ApprovalRules(self.config)
+        return Approvals(
+            rules,
+            home=self.home,
+            responders=self.responders,
+            hooks=self.hooks,
+            questions=Questions(self.store),
+            redactor=self.redactor,
+            opinion=SecondOpinion(self.side, self.open_sessions.endpoints, self.redactor),
+            modes=SessionModes(
+                "yolo" if self.options.allow_everything else rules.permission_mode,
+                chosen=None if self.options.allow_everything else self.options.permission_mode,
+                store=self.sessions.set_mode,
+            ),
+            started_at=self._session_began,
+            always_asks=self.open_sessions.uses_embedded_model,
+            is_sandboxed=self.confinements.is_sandboxed,
+        )
 
     def _sealing(self) -> Callable[[str], None] | None:
         """Seals sessions with the configured key. A journal that is thrown away is not worth it."""

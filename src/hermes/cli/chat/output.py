@@ -286,7 +286,7 @@ def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
     """An event as plain data."""
     match event:
         case TurnStarted():
-            return {"type": "turn_started", "turn_id": event.turn_id, "resumed": event.resumed}
+            return _fields("turn_started", event, "turn_id", "resumed")
         case TextDelta(text):
             return {"type": "text", "text": text}
         case ReasoningDelta(text):
@@ -316,39 +316,26 @@ def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
                 "error": redactor.redact(failure_text(event)),
             }
         case ModelSwitched():
-            return {
-                "type": "model_switched",
-                "provider": event.provider,
-                "model": event.model,
-                "from_provider": event.from_provider,
-                "from_model": event.from_model,
-                "reason": event.reason,
-            }
+            return _fields("model_switched", event, "provider", "model", "from_provider", "from_model", "reason")
         case ChildStarted() | ChildEnded() | ChildActivity():
             return _child_document(event, redactor)
         case BudgetReached():
-            return {"type": "budget_reached", "text": event.text}
+            return _fields("budget_reached", event, "text")
         case CheckpointMissing():
-            return {"type": "checkpoint_missing", "text": event.text}
+            return _fields("checkpoint_missing", event, "text")
         case TextWithdrawn():
             return {"type": "text_withdrawn"}
         case RetryScheduled():
-            return {
-                "type": "retry_scheduled",
-                "provider": event.provider,
-                "model": event.model,
-                "seconds": round(event.seconds, 3),
-                "retry": event.retry,
-                "max_retries": event.max_retries,
-            }
+            document = _fields("retry_scheduled", event, "provider", "model", "seconds", "retry", "max_retries")
+            return {**document, "seconds": round(event.seconds, 3)}
         case ContextCompacted():
-            return {
-                "type": "context_compacted",
-                "messages_before": event.messages_before,
-                "messages_after": event.messages_after,
-                "tokens_before": event.tokens_before,
-                "tokens_after": event.tokens_after,
-            }
+            sizes = ("messages_before", "messages_after", "tokens_before", "tokens_after")
+            return _fields("context_compacted", event, *sizes)
+
+
+def _fields(kind: str, event: TurnEvent, *names: str) -> dict[str, Any]:
+    """Fields of an event under their own names."""
+    return {"type": kind, **{name: getattr(event, name) for name in names}}
 
 
 def _call_document(event: ToolEnded, redactor: Redactor) -> dict[str, Any]:
