@@ -62,51 +62,14 @@ class PluginHttp:
         max_bytes: int = _MAX_BYTES,
         follow_redirects: int = 0,
         allow_private: bool = False,
+        interrupt: Interrupt | None = None,
     ) -> HttpResponse:
         """Send a request and return the whole response, whatever its status: ``status``, ``headers`` (lower case),
         ``body``, ``text``, ``json()``, ``is_success`` and ``url``.
 
         ``json`` is sent as the body. ``timeout`` limits the request in all. With redirects, ``Authorization`` and
-        ``Cookie`` stay with the first server.
+        ``Cookie`` stay with the first server. ``interrupt`` ends it, by default that of the turn.
         """
-        scope = current_scope.get()
-        return self._send(
-            scope.interrupt if scope is not None else None,
-            method,
-            url,
-            headers=headers,
-            body=body,
-            json=json,
-            timeout=timeout,
-            max_bytes=max_bytes,
-            follow_redirects=follow_redirects,
-            allow_private=allow_private,
-        )
-
-    async def arequest(self, method: str, url: str, **options: Any) -> HttpResponse:
-        """``request`` for a coroutine, with the same options. Cancelling the task ends the request."""
-        from hermes.http.threads import run_in_thread
-
-        scope = current_scope.get()
-        return await run_in_thread(
-            lambda interrupt: self._send(interrupt, method, url, **options),
-            scope.interrupt if scope is not None else None,
-        )
-
-    def _send(
-        self,
-        interrupt: Interrupt | None,
-        method: str,
-        url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        json: Any = None,
-        timeout: float = 60.0,
-        max_bytes: int = _MAX_BYTES,
-        follow_redirects: int = 0,
-        allow_private: bool = False,
-    ) -> HttpResponse:
         from hermes.http.ssrf import public_only
 
         lines = {"user-agent": f"hermes/{__version__}", "accept": "*/*", "accept-encoding": "gzip, deflate"}
@@ -120,8 +83,21 @@ class PluginHttp:
             list(lines.items()),
             body,
             timeouts=Timeouts.within(timeout),
-            interrupt=interrupt,
+            interrupt=interrupt or _turn_interrupt(),
             guard=None if allow_private or self._allow_private else public_only,
             max_bytes=max_bytes,
             follow_redirects=follow_redirects,
         )
+
+    async def arequest(self, method: str, url: str, **options: Any) -> HttpResponse:
+        """``request`` for a coroutine, with its other options. Cancelling the task ends the request."""
+        from hermes.http.threads import run_in_thread
+
+        return await run_in_thread(
+            lambda interrupt: self.request(method, url, interrupt=interrupt, **options), _turn_interrupt()
+        )
+
+
+def _turn_interrupt() -> Interrupt | None:
+    scope = current_scope.get()
+    return None if scope is None else scope.interrupt
