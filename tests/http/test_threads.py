@@ -78,7 +78,7 @@ def test_calls_over_tls_at_once(driver: Driver, server_tls: ssl.SSLContext, cert
     with ScriptedProvider(echo, tls=server_tls) as provider:
         for _ in range(2):
             assert run(crowd(provider.base_url)) == [f"{number} a b c" for number in range(20)]
-        assert provider.connections == 20
+        assert provider.connections <= 20  # fewer when an answer comes before the last call
 
 
 def test_loops_in_several_threads_share_the_connections(driver: Driver) -> None:

@@ -98,6 +98,15 @@ class LoadedPlugin(Struct):
             registered.clear()
 
 
+class PluginCounters(Struct, frozen=True):
+    """Statistics of all callbacks of one plugin."""
+
+    calls: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    last_error: str = ""
+
+
 class PluginSet:
     """Every plugin the host considered, by key. Those it had no reason to consider are not in it."""
 
@@ -195,6 +204,19 @@ class PluginSet:
             return f"several plugins offer one: {names}; choose one by name"
         wanted = f"no plugin that is loaded offers {name!r}" if name else "no plugin that is loaded offers one"
         return f"{wanted}; there are {names}" if names else f"{wanted}; see 'hermes plugins list'"
+
+    def counters(self) -> dict[str, PluginCounters]:
+        """Statistics of the callbacks of each plugin. The test that `hermes plugins new` writes reads them."""
+        totals = {key: PluginCounters() for key in self.plugins}
+        for one in self._hooks.stats():
+            sum_ = totals.get(one.plugin, PluginCounters())
+            totals[one.plugin] = PluginCounters(
+                sum_.calls + one.calls,
+                sum_.failures + one.failures,
+                sum_.seconds + one.seconds,
+                one.last_error or sum_.last_error,
+            )
+        return totals
 
     def close(self) -> None:
         """Deliver the events that are still queued, within a few seconds."""
