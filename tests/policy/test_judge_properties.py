@@ -129,9 +129,13 @@ def test_programs_in_front_do_not_hide_a_hardline_command(command: str, programs
 @example("rm -rf /")
 @example("$(rm -rf /)")
 @example("`reboot`; rm -rf ~ #")
+@example("\x1b]")
 def test_quoted_words_of_echo_are_harmless(text: str) -> None:
     verdict = judge(f"echo {quote(text.replace(chr(0), ''))}")
-    assert not {finding.rule for finding in verdict.findings} - {"hidden-text"}
+    rules = {finding.rule for finding in verdict.findings}
+    if "hidden-text" in rules:
+        rules -= {"hidden-text", "unreadable"}  # a terminal may swallow the closing quote
+    assert not rules
 
 
 @given(st.text(st.characters(codec="ascii", exclude_characters="\0\n'"), max_size=60))
