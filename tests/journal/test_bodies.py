@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +173,33 @@ def test_clean_text_is_always_encodable_and_changes_nothing_else(text: str) -> N
 )
 def test_the_words_of_a_message(message: dict[str, Any], expected: str) -> None:
     assert message_text(message) == expected
+
+
+_FIRST_USE_IN_THREADS = """
+import sys, threading, msgspec
+from hermes.agent.turn import Answered, Setup
+from hermes.journal.history.compactions import Compaction
+
+sys.setswitchinterval(1e-6)
+barrier = threading.Barrier(8)
+
+def read():
+    barrier.wait()
+    for kind in (Setup, Answered, Compaction):
+        try:
+            msgspec.convert(dict.fromkeys(kind.__struct_fields__), kind)
+        except msgspec.ValidationError:
+            pass
+
+threads = [threading.Thread(target=read) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_recorded_bodies_may_be_read_by_several_threads_at_once() -> None:
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", _FIRST_USE_IN_THREADS], capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")

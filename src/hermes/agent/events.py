@@ -73,12 +73,15 @@ class _WrittenFiles(msgspec.Struct):
     files_deleted: list[str] = []
 
 
+_written = msgspec.json.Decoder(_WrittenFiles)
+
+
 def _written_files(call: ToolEnded) -> tuple[str, ...]:
     """The files a finished call says it wrote."""
     if call.status != "ok" or '"files_' not in call.result:
         return ()
     try:
-        written = msgspec.json.decode(call.result, type=_WrittenFiles)
+        written = _written.decode(call.result)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return ()
     return (*written.files_modified, *written.files_created, *written.files_deleted)

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar, cast, get_type_hints, overload
 import msgspec
 
 from hermes.api.coroutines import settle
+from hermes.journal.bodies import prepare_struct
 from hermes.plugins.tool_handler import TOOL_NAME
 from hermes.scope import Interrupt
 from hermes.tools.registry import Args, Effect, Tool, ToolContext
@@ -197,6 +198,8 @@ def _inline(schema: Any, components: dict[str, Any], name: str, inside: tuple[st
 def _runner(
     function: Callable[..., Any], name: str, arguments: type[msgspec.Struct], interrupts: list[str]
 ) -> Callable[[Args, ToolContext], str]:
+    prepare_struct(arguments)
+
     def run(args: Args, context: ToolContext) -> str:
         try:
             given = msgspec.convert(args, arguments, strict=False)

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.errors import HermesError
+from hermes.journal.bodies import prepare_struct
 from hermes.plugins.llm.structured import encode_schema, parse_answer
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class OutputFormat:
             schema, self._convert = wanted.model_json_schema(), wanted.model_validate
         elif not isinstance(wanted, Mapping):
             schema, self._convert = _schema_of(wanted), lambda value: msgspec.convert(value, wanted)
+            prepare_struct(wanted)
         try:
             self.schema = encode_schema(cast("Mapping[str, Any]", schema))
         except ValueError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Generator
 from pathlib import Path
 from typing import TypeVar
@@ -13,6 +14,8 @@ import msgspec
 from hermes.errors import ConfigError
 
 T = TypeVar("T")
+#: msgspec inspects a struct at its first use; a second thread that uses it meanwhile would crash the process.
+_inspecting = threading.Lock()
 
 
 def hermes_home() -> Path:
@@ -49,7 +52,10 @@ def locked(home: Path) -> Generator[None]:
 def read_document(path: Path, kind: type[T], what: str, advice: str) -> T | None:
     """A JSON document of a home; None without one. ``ConfigError`` when it is not ``what``, with the advice."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        data = path.read_bytes()
+        with _inspecting:
+            decoder = msgspec.json.Decoder(kind)
+        return decoder.decode(data)
     except FileNotFoundError:
         return None
     except OSError as error:

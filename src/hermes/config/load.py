@@ -117,10 +117,13 @@ class _Parsed(msgspec.Struct):
     document: dict[str, Any]
 
 
+_parsed = msgspec.json.Decoder(_Parsed)
+
+
 def cached_document(text: str, path: Path) -> dict[str, Any] | None:
     """The document that the text of ``config.yaml`` holds, when it was parsed before."""
     try:
-        parsed = msgspec.json.decode(_cache_path(path).read_bytes(), type=_Parsed)
+        parsed = _parsed.decode(_cache_path(path).read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     return parsed.document if (parsed.version, parsed.text) == (__version__, text) else None
@@ -129,7 +132,7 @@ def cached_document(text: str, path: Path) -> dict[str, Any] | None:
 def cache_document(text: str, path: Path, document: dict[str, Any]) -> None:
     """Keep what a valid text holds. In a home that cannot be written it is parsed every time."""
     data = msgspec.json.encode(_Parsed(__version__, text, document))
-    if repr(msgspec.json.decode(data, type=_Parsed).document) == repr(document):  # JSON has no NaN, and no key but text
+    if repr(_parsed.decode(data).document) == repr(document):  # JSON has no NaN, and no key but text
         with contextlib.suppress(ConfigError, OSError):
             write_atomically(_cache_path(path), data.decode())
 

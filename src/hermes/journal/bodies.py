@@ -22,6 +22,15 @@ _PUT_BLOB = "INSERT INTO blobs (sha256, data) VALUES (?, ?) ON CONFLICT DO NOTHI
 _USE_BLOB = "INSERT INTO blob_uses (session_id, sha256) VALUES (?, ?) ON CONFLICT DO NOTHING"
 
 
+def prepare_struct(kind: Any) -> None:
+    """Let msgspec inspect a type now, while its module is imported, and not at its first use.
+
+    Otherwise the thread that first uses a struct inspects it, and another thread that uses the struct meanwhile ends
+    the process with a segmentation fault: two turns that are taken up at the same time are enough.
+    """
+    msgspec.json.Decoder(kind)
+
+
 class MissingBlob(ValueError):
     """A body refers to a text that is not there."""
 

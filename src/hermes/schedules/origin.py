@@ -12,11 +12,14 @@ class _Source(Struct):
     thread_id: str | None = None
 
 
+_source = json.Decoder(_Source)
+
+
 def chat_of_session(store: Store, session_id: str) -> str:
     """The destination of answers to the chat of a session, such as ``irc:#ops``; empty when it has none."""
     query = "SELECT platform, source FROM gateway_chats WHERE session_id = ? ORDER BY last_at DESC LIMIT 1"
     row = store.read(lambda connection: connection.execute(query, (session_id,)).fetchone())
     if row is None:
         return ""
-    source = json.decode(row[1], type=_Source)
+    source = _source.decode(row[1])
     return f"{row[0]}:{source.chat_id}{f':{source.thread_id}' if source.thread_id else ''}"

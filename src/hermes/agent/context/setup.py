@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hermes.agent.context.inputs import PromptFacts, place_facts
 from hermes.agent.pipelines.model_call import ToolDefinition
 from hermes.config.principals import principal_home
-from hermes.journal.bodies import message_text
+from hermes.journal.bodies import message_text, prepare_struct
 from hermes.journal.turns.decisions import PluginDecision
 
 if TYPE_CHECKING:
@@ -93,6 +93,9 @@ class Setup(msgspec.Struct):
             own["window"] = self.window
         shared = {"system": self.system, "tools": self.tools, "facts": self.facts, "environment": environment}
         return own, {**shared, "deferred": self.deferred} if self.deferred else shared
+
+
+prepare_struct(Setup)
 
 
 def make_setup(session: Session, journal: TurnJournal, scope: Scope, context: str, *, continues: bool) -> Setup:

@@ -27,6 +27,7 @@ from hermes.contract.events import (
 )
 from hermes.contract.response import Record
 from hermes.errors import HermesError, Interrupted, ProviderError
+from hermes.journal.bodies import prepare_struct
 from hermes.journal.crash import crash_point
 from hermes.journal.turns.decisions import PluginDecision, decisions_of
 from hermes.journal.turns.steps import Message, TurnJournal
@@ -67,6 +68,9 @@ class Answered(msgspec.Struct):
     parameters: dict[str, Any] = {}
     #: What middleware did to the call.
     decisions: list[PluginDecision] = []
+
+
+prepare_struct(Answered)
 
 
 class ModelCall(msgspec.Struct):

@@ -543,7 +543,7 @@ def _judge(result: str, args: Args) -> ToolOutcome:
     if not (result.startswith("{") and '"error"' in result):
         return ToolOutcome(result, "ok", args)
     try:
-        found = msgspec.json.decode(result, type=_ErrorFields)
+        found = _error_fields.decode(result)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return ToolOutcome(result, "ok", args)
     if not found.error:
@@ -558,6 +558,9 @@ _STATUS_OF: dict[str, ToolStatus] = {"tool_timeout": "timeout", "interrupted": "
 class _ErrorFields(msgspec.Struct):
     error: Any = None
     error_type: Any = None
+
+
+_error_fields = msgspec.json.Decoder(_ErrorFields)
 
 
 def data_problem(args: Args) -> str | None:

@@ -39,6 +39,9 @@ class _ToolRequest(msgspec.Struct):
     args: dict[str, Any] = {}
 
 
+_tool_request = msgspec.json.Decoder(_ToolRequest)
+
+
 def run_execute_code(args: Args, context: ToolContext, runtime: Runtime) -> str:
     """Run a script to its end, or to a limit."""
     code = str(args["code"])
@@ -180,7 +183,7 @@ class ScriptRun:
 
     def _result(self, line: bytes, tools: dict[str, Tool]) -> dict[str, str]:
         try:
-            request = msgspec.json.decode(line, type=_ToolRequest)
+            request = _tool_request.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return {"refused": f"not a call of a tool: {error}"}
         limit = self.runtime.config.code_execution.max_tool_calls

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import msgspec
 
 from hermes.contract.events import ReasoningDelta, TextDelta, TurnEvent
-from hermes.journal.bodies import to_json
+from hermes.journal.bodies import prepare_struct, to_json
 
 #: The longest notification that PostgreSQL accepts has 7,999 bytes.
 MAX_BYTES = 7_900
@@ -19,6 +19,8 @@ MAX_BYTES = 7_900
 _MAX_TEXT = 1_500
 
 _EVENTS: dict[str, type[Any]] = {event.__name__: event for event in get_args(TurnEvent)}
+for _event in _EVENTS.values():
+    prepare_struct(_event)
 
 
 def encode_event(event: TurnEvent) -> str:

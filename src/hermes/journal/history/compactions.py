@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from hermes.errors import JournalError
-from hermes.journal.bodies import to_json, unpack
+from hermes.journal.bodies import prepare_struct, to_json, unpack
 from hermes.journal.events import NewEvent, append_events
 from hermes.journal.leases import take_lease
 from hermes.journal.runner import Runner
@@ -48,6 +48,9 @@ class Compaction(msgspec.Struct):
     reason: str
     tokens_before: int
     tokens_after: int
+
+
+prepare_struct(Compaction)
 
 
 def record_compaction(store: Store, runner: Runner, session_id: str, compaction: Compaction) -> None:

@@ -76,6 +76,10 @@ class UndoneChange(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.did}; it was approved and is kept"
 
 
+# Inspected now: msgspec would do it at the first use, and crash when two threads use it first.
+msgspec.json.Decoder(UndoneChange)
+
+
 def write_state(path: str, mode: int, content: bytes) -> None:
     """Replace what is at a path by a file or a link. Neither is followed."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
