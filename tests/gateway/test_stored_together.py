@@ -12,7 +12,7 @@ import pytest
 
 from hermes.dispatch.port import TurnRequest, TurnTicket
 from hermes.gateway.adapter import MessageEvent, Platform, SessionSource
-from hermes.gateway.chats.chat import ChatWork
+from hermes.gateway.chats.chat import ChatWork, GatewayChat
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.store.inbox import Completion
 from hermes.gateway.store.outbox import OutboxRow
@@ -136,12 +136,20 @@ def test_a_new_session_drops_the_turn_that_is_being_submitted(
         return submit_with(request, store)
 
     monkeypatch.setattr(running.gateway.dispatcher, "submit_with", slow)
+    clearing, stop = threading.Event(), GatewayChat.stop
+
+    async def stopped(chat: GatewayChat, reason: str) -> bool:
+        clearing.set()
+        return await stop(chat, reason)
+
+    monkeypatch.setattr(GatewayChat, "stop", stopped)
     client = rig.client()
     client.say("one")
     client.accepted(client.say("two"))
     first.set()
     wait_for(submitting, "the second turn")
-    client.accepted(client.say("/new"))
+    client.say("/new")
+    wait_for(clearing, "the command to drop what waits")
     go_on.set()
     client.say("three")
     wait_until(lambda: "Answer to three" in client.texts(), "the answer after the command")
