@@ -237,7 +237,7 @@ def test_a_question_of_an_older_version_is_asked_again(home: Path, workdir: Path
                 again = await client.get_task(GetTaskRequest(id=task.id))
                 if again.status.state == TaskState.TASK_STATE_INPUT_REQUIRED and asked(again) != asked(task):
                     break
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.1)  # the server limits requests, and a loaded machine takes its time
             assert asked(again)["question"] == asked(task)["question"]
             assert artifact_text(await send(client, said("blue", task_id=task.id))) == "done"
 

@@ -397,6 +397,7 @@ class A2ARequestHandler(RequestHandler):
             raise InvalidParamsError(message=f"task {known.id} belongs to the context {known.context_id}")
         _refuse_if_ended(known)
         task = self._activate(known, context)
+        await task.wait_for_end_of_question()
         _refuse_if_running(task)
         message.context_id = known.context_id
         return task

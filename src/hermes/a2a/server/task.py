@@ -36,6 +36,8 @@ _MAX_QUEUED_EVENTS = 2_000
 _CANCEL_SECONDS = 0.9
 #: Time that a task whose job was canceled waits for its turn.
 _ABANDON_SECONDS = 10.0
+#: The most seconds that a job is given to end after its question was stored.
+_SECONDS_TO_END = 1.0
 
 CANCELED = "cancelled by the caller"
 
@@ -201,6 +203,11 @@ class ActiveTask(EventQueue):
     def is_running(self) -> bool:
         """Whether a message is being answered, or is about to be."""
         return self._job is not None or self._is_reserved
+
+    async def wait_for_end_of_question(self) -> None:
+        """A question is stored a moment before the job that asked it ends: an answer may come in between."""
+        if self._job is not None and self.is_waiting:
+            await asyncio.wait([self._job], timeout=_SECONDS_TO_END)
 
     @contextlib.contextmanager
     def reserved(self) -> Generator[None]:
