@@ -98,7 +98,8 @@ def test_the_gateway_and_the_daemon_fire_schedules_that_workers_run(postgres_url
             gate.set()
             assert client.hear(2) == ["report of gateway", "late report"]
             client.close()
-            assert sorted(runs("completed")) == [(name, "completed") for name in ("daemon", "gateway", "slow")]
+            all_runs = [(name, "completed") for name in ("daemon", "gateway", "slow")]
+            wait_until(lambda: sorted(runs("completed")) == all_runs, "the end of every run")
             assert rig.query("SELECT count(*) FROM turns WHERE source = 'cron'") == [(3,)]
             assert rig.query("SELECT DISTINCT dispatches FROM submissions") == [(1,)]
         finally:
