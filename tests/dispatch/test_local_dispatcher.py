@@ -19,11 +19,12 @@ from hermes.contract.events import TextDelta, TurnEvent
 from hermes.dispatch.local import LocalDispatcher
 from hermes.dispatch.port import CHILDREN, Dispatcher, TurnRequest
 from hermes.dispatch.results import completed_result
-from hermes.errors import JournalError, QueueFull, SessionNotFound, TurnSuspended
+from hermes.errors import JournalError, QueueFull, SessionBusy, SessionNotFound, TurnSuspended
 from hermes.host import Host
 from hermes.journal.history.inspection import inspect_session
 from hermes.journal.questions import Questions
 from hermes.journal.sessions import Sessions
+from hermes.journal.store.connection import JournalConnection
 from hermes.journal.turns.lifecycle import Submission, find_submission
 from hermes.journal.turns.recovery import MAX_TAKE_UPS
 from hermes.scope import Interrupt
@@ -59,11 +60,11 @@ class Rig:
         self.home, self.cwd = home, cwd
         self.model = Model()
         self.provider = ScriptedProvider(self.model)
-        self._hosts: list[Host] = []
+        self.hosts: list[Host] = []
 
     def host(self, **settings: Any) -> Host:
-        self._hosts.append(configured_host(self.home, self.cwd, self.provider, worker=WorkerConfig(**settings)))
-        return self._hosts[-1]
+        self.hosts.append(configured_host(self.home, self.cwd, self.provider, worker=WorkerConfig(**settings)))
+        return self.hosts[-1]
 
     def dispatcher(self, *, starts: bool = True, entries: Any = None, **settings: Any) -> LocalDispatcher:
         dispatcher = LocalDispatcher(self.host(**settings), entries=entries)
@@ -81,7 +82,7 @@ class Rig:
 
     def close(self) -> None:
         self.model.gate.set()
-        for host in self._hosts:
+        for host in self.hosts:
             host.close()
         self.provider.close()
 
@@ -123,6 +124,64 @@ def test_the_end_of_a_turn_releases_its_session(rig: Rig, monkeypatch: pytest.Mo
     assert ended(dispatcher, dispatcher.submit(rig.request("hello")).turn_id) == "Answer to hello"
     assert rig.query("SELECT runner FROM sessions") == [(None,)]
     assert alone == []
+
+
+def test_a_turn_that_need_not_wait_is_started_as_it_is_accepted(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    dispatcher = rig.dispatcher(slots=1)
+    host = rig.hosts[0]
+    ended(dispatcher, dispatcher.submit(rig.request("first")).turn_id)
+    started: list[Callable[[], object]] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(host.workers, "submit", started.append)
+        ticket = dispatcher.submit(rig.request("second"))
+        waiting = dispatcher.submit(rig.request("third", "s2"))  # there is one slot
+        stored = rig.query("SELECT state, ordinal FROM turns WHERE request_key <> 'first' ORDER BY request_key")
+        assert stored == [("running", 1), ("queued", -1)]
+        assert dispatcher.wait(ticket.turn_id, timeout=0).state == "running"
+        assert not dispatcher.submit(rig.request("second")).is_new
+        # Nothing else of this process comes between it and its session.
+        with pytest.raises(SessionBusy):
+            host.resume_session("s1").undo()
+    for run in started:
+        run()
+    assert [ended(dispatcher, one.turn_id) for one in (ticket, waiting)] == ["Answer to second", "Answer to third"]
+    assert rig.query("SELECT attempts FROM turns WHERE request_key = 'second'") == [(1,)]
+
+
+def test_the_next_process_finishes_what_was_started_at_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = rig.dispatcher()
+    ended(first, first.submit(rig.request("hello")).turn_id)
+    monkeypatch.setattr(rig.hosts[0].workers, "submit", list[object]().append)  # the process dies before it runs
+    ticket = first.submit(rig.request("again"))
+    rig.hosts[0].runner.close()
+    assert ended(rig.dispatcher(), ticket.turn_id) == "Answer to again"
+    assert rig.model.asked == ["hello", "again"]
+
+
+def test_a_turn_waits_while_its_session_is_in_use_and_its_slot_stays_free(rig: Rig) -> None:
+    dispatcher = rig.dispatcher(slots=1)
+    ended(dispatcher, dispatcher.submit(rig.request("first")).turn_id)
+    session = rig.hosts[0].resume_session("s1")
+    assert session.reserve()  # as while it is compressed
+    ticket = dispatcher.submit(rig.request("second"))
+    assert rig.query("SELECT state FROM turns WHERE request_key = 'second'") == [("queued",)]
+    assert ended(dispatcher, dispatcher.submit(rig.request("other", "s2")).turn_id) == "Answer to other"
+    session.end_reservation()
+    assert ended(dispatcher, ticket.turn_id) == "Answer to second"
+
+
+def test_what_cannot_be_accepted_gives_its_slot_and_its_session_back(rig: Rig) -> None:
+    dispatcher = rig.dispatcher(slots=1)
+    ended(dispatcher, dispatcher.submit(rig.request("first")).turn_id)
+
+    def fail(_connection: JournalConnection) -> str:
+        raise JournalError("no")
+
+    with pytest.raises(JournalError):
+        dispatcher.submit_with(rig.request("second"), fail)
+    assert dispatcher.submit_with(rig.request("second"), lambda _connection: None) is None
+    assert (dispatcher.running, dispatcher.waiting) == (0, 0)
+    assert ended(dispatcher, dispatcher.submit(rig.request("third")).turn_id) == "Answer to third"
 
 
 def test_the_next_process_runs_what_the_last_one_accepted(rig: Rig) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from hermes.agent.context.project import ProjectInstructions
+from hermes.agent.context.project import ProjectInstructions, files_of_call
 from hermes.agent.context.tokens import estimate
 from hermes.agent.context.transcript import SessionTranscript
 from hermes.agent.context.window import BeforeCompress
@@ -201,9 +201,17 @@ class Session:
                 )
             return self._run_turn(journal, listener, interrupt, context, is_structured=is_structured)
 
+    def reserve(self) -> bool:
+        """Keep the session for a turn that is being accepted and started. False while something else runs in it."""
+        return self._running.acquire(blocking=False)
+
+    def end_reservation(self) -> None:
+        self._running.release()
+
     def run_accepted(
         self,
         submission: Submission,
+        started: TurnJournal | None = None,
         *,
         listener: Listener = ignore_events,
         interrupt: Interrupt | None = None,
@@ -212,12 +220,13 @@ class Session:
     ) -> TurnResult:
         """Run a turn of this session that was accepted before, by this process or another (``journal.turns``).
 
+        ``started`` is its journal when it was started at once, for which the session is reserved.
         One that a process left unfinished is continued, one that has ended gives its recorded result. Turns that were
         left before it are finished first. With ``releases`` the end of the turn releases the session too; then
         ``released`` is the id of the turn. ``ending`` is stored with the end of the turn.
         """
         runtime, interrupt = self.runtime, interrupt or Interrupt()
-        with self._exclusive(), self._with_next_models():
+        with self._exclusive() if started is None else contextlib.nullcontext(), self._with_next_models():
             endpoint = self.models.endpoints[0]
 
             def claim() -> TurnJournal:
@@ -228,7 +237,7 @@ class Session:
                 )
 
             try:
-                journal = claim()
+                journal = started or claim()
             except UnfinishedTurn:
                 self._finish(("running",), listener, interrupt)
                 journal = claim()
@@ -316,7 +325,7 @@ class Session:
         """The instructions of deeper folders that these calls entered first."""
         if self.instructions is None:
             return []
-        paths = [path for call in calls for path in _files_of_call(call, self.cwd)]
+        paths = [path for call in calls for path in files_of_call(call, self.cwd)]
         return self.instructions.below(paths, self._was_said)
 
     def added_texts(self, turn_id: str, step: int, calls: Sequence[ToolEnded]) -> list[str]:
@@ -541,26 +550,6 @@ class Session:
             yield
         finally:
             self._running.release()
-
-
-def _files_of_call(call: ToolEnded, cwd: Path) -> list[str]:
-    """The files that a call of a file tool names."""
-    if call.tool_name not in ("read_file", "write_file", "patch"):
-        return []
-    # Loaded by the call already.
-    from hermes.tools.files.paths import resolve_path
-
-    named: list[object] = [call.args.get("path")]
-    patch: object = call.args.get("patch")
-    if isinstance(patch, str):
-        from hermes.tools.files.patch_v4a import paths_in
-
-        named += paths_in(patch)
-    found: list[str] = []
-    for path in filter(None, named):
-        with contextlib.suppress(ValueError):  # the call itself failed for it
-            found.append(resolve_path(path, cwd))
-    return found
 
 
 def stored_result(store: Store, turn_id: str) -> TurnResult | None:

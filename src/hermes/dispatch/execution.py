@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -21,15 +22,30 @@ from hermes.host import Host
 from hermes.journal.leases import SessionInfo, release_lease
 from hermes.journal.questions import Questions, has_pending
 from hermes.journal.store.connection import JournalConnection
-from hermes.journal.turns.lifecycle import QueueLimits, Submission, accept_turn, claim_turn, find_submission
+from hermes.journal.turns.lifecycle import Accepted, QueueLimits, Submission, accept_turn, claim_turn, find_submission
 from hermes.journal.turns.recovery import close_turn
-from hermes.journal.turns.steps import Message, TurnEnding
+from hermes.journal.turns.steps import Message, TurnEnding, TurnJournal
 from hermes.scope import Interrupt, new_id
 
 log = logging.getLogger("hermes.dispatch")
 
 #: Sessions that stay open between their turns, and their messages; others are read from the journal when they continue.
 MAX_OPEN_SESSIONS, MAX_OPEN_MESSAGES = 1_000, 50_000
+
+
+class PreparedTurn(NamedTuple):
+    """What the journal stores of a request."""
+
+    session: SessionInfo
+    submission: Submission
+    message: Message
+
+
+class StartedTurn(NamedTuple):
+    """A turn that was started when it was accepted, with its session, which is reserved for it."""
+
+    session: Session
+    journal: TurnJournal
 
 
 class Execution:
@@ -56,7 +72,7 @@ class Execution:
 
     # -- accepting ----------------------------------------------------------------------------------------------
 
-    def prepare(self, request: TurnRequest) -> tuple[SessionInfo, Submission, Message]:
+    def prepare(self, request: TurnRequest) -> PreparedTurn:
         """What the journal stores of a request."""
         task_id = request.task_id or new_id()
         session = SessionInfo(
@@ -85,41 +101,48 @@ class Execution:
             },
         )
         message = self.host.redactor.mask_data({"role": "user", "content": request.message})
-        return session, submission, message
+        return PreparedTurn(session, submission, message)
 
     def _is_own_folder(self, request: TurnRequest) -> bool:
         """Whether a caller works in the folder below the home that each process makes for it."""
         return bool(request.principal) and request.cwd == str(default_workspace(self.host.home, request.principal))
 
-    def accept(self, request: TurnRequest, own_waiting: int | None = None) -> tuple[Submission, bool]:
-        """Store a turn as queued, on disk unless the surface has it there; False when its idempotency key was known.
+    def accept(
+        self,
+        prepared: PreparedTurn,
+        store: Callable[[JournalConnection], str | None] | None = None,
+        own_waiting: int | None = None,
+        *,
+        is_stored: bool = False,
+        starts: bool = False,
+    ) -> Accepted | None:
+        """Store a turn, on disk unless its surface has it there (``is_stored``).
 
-        ``own_waiting`` is how many turns of the principal wait already, where the dispatcher knows it.
+        ``store`` is what its surface stores in the same transaction; it gives the idempotency key, or None to accept
+        nothing. ``own_waiting`` is how many turns of the principal wait already, where the dispatcher knows it. With
+        ``starts`` the turn is started as well, if its session is free: ``journal`` is set then.
         """
-        session, submission, message = self.prepare(request)
-        limits = self.limits
+        host, limits = self.host, self.limits
+        session, submission, message = prepared
+        if starts:
+            host.store.check_after(host.runner.start())
 
-        def write(connection: JournalConnection) -> tuple[Submission, bool]:
-            return accept_turn(connection, session, submission, message, limits, own_waiting)
+        def write(connection: JournalConnection) -> Accepted | None:
+            asked = submission
+            if store is not None:
+                key = store(connection)
+                if key is None:
+                    return None
+                asked = replace(submission, request_key=key)
+            owner = (host.store, host.runner) if starts else None
+            return accept_turn(connection, session, asked, message, limits, own_waiting, starts=owner)
 
-        store = self.host.store
-        return store.write_soon(write) if request.is_stored else store.write(write)
+        return host.store.write_soon(write) if is_stored and store is None else host.store.write(write)
 
-    def accept_with(
-        self, request: TurnRequest, store: Callable[[JournalConnection], str | None], own_waiting: int | None = None
-    ) -> tuple[Submission, bool] | None:
-        """The same in one transaction with ``store``, which gives the idempotency key, or None to accept nothing."""
-        session, submission, message = self.prepare(request)
-        limits = self.limits
-
-        def write(connection: JournalConnection) -> tuple[Submission, bool] | None:
-            key = store(connection)
-            if key is None:
-                return None
-            asked = replace(submission, request_key=key)
-            return accept_turn(connection, session, asked, message, limits, own_waiting)
-
-        return self.host.store.write(write)
+    def reserve(self, session_id: str) -> Session | None:
+        """Keep a session that is open for a turn which is about to start; None when it is not open, or in use."""
+        session = self.host.open_sessions.get(session_id)
+        return session if session is not None and session.reserve() else None
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -131,16 +154,17 @@ class Execution:
         *,
         releases: bool = True,
         ending: TurnEnding | None = None,
+        started: StartedTurn | None = None,
     ) -> DispatchedTurn:
         """Run a turn until it ends or is suspended. Without ``releases`` the caller releases the session afterwards.
 
-        ``ending`` is stored in the transaction that ends the turn.
+        ``ending`` is stored in the transaction that ends the turn. ``started``: it was started when it was accepted.
 
         Raises ``JournalError`` (also ``SessionBusy``, ``LeaseLost``) when it cannot be run here and now. Any other
         failure ends the turn.
         """
         try:
-            session = self._session(submission)
+            session = self._session(submission) if started is None else self._taken_out(started.session)
             use_model(self.host, session, submission)
         except (JournalError, TurnSuspended):
             raise
@@ -150,7 +174,11 @@ class Execution:
         try:
             with self._entered(session, submission):
                 result = session.run_accepted(
-                    submission, listener=listener, interrupt=interrupt, releases=releases, ending=ending
+                    *(submission, None if started is None else started.journal),
+                    listener=listener,
+                    interrupt=interrupt,
+                    releases=releases,
+                    ending=ending,
                 )
                 return DispatchedTurn("ended", result)
         except TurnSuspended:
@@ -166,11 +194,9 @@ class Execution:
         return contextlib.nullcontext() if entry is None else entry(session, submission)
 
     def _session(self, submission: Submission) -> Session:
-        with self._lock:
-            self._take_out(submission.session_id)  # until its turn has ended
         already = self.host.open_sessions.get(submission.session_id)
         if already is not None:
-            return already
+            return self._taken_out(already)
         folder = self._folder(submission)
         return self.host.resume_session(submission.session_id, cwd=folder, platform=submission.source)
 
@@ -216,6 +242,12 @@ class Execution:
         for one in old:
             if one is not None:
                 one.unload()
+
+    def _taken_out(self, session: Session) -> Session:
+        """A session that stays open until its turn has ended."""
+        with self._lock:
+            self._take_out(session.id)
+        return session
 
     def _take_out(self, session_id: str) -> Session | None:
         session, count = self._open.pop(session_id, (None, 0))

@@ -110,14 +110,28 @@ class FairQueue:
         if not found:
             return None
         chosen = min(found, key=itemgetter(0, 1))[2].submission
-        self._held.add(chosen.session_id)
-        self._running[chosen.turn_id] = chosen
-        self._used[chosen.queue] += 1
-        self._running_of[chosen.principal] += 1
-        self._served[chosen.principal] = next(self._numbers)
+        self._give_slot(chosen)
         self.remove(chosen.turn_id)
         self._rank_again(chosen.principal)
         return chosen
+
+    def start(self, submission: Submission) -> bool:
+        """Give a turn that never waited a slot, if one is free. To be asked when ``take`` has no turn to start."""
+        queue, principal, session_id = submission.queue, submission.principal, submission.session_id
+        if self._used[queue] >= self._slots[queue] or session_id in self._held or session_id in self._sessions:
+            return False
+        if self._limit and self._running_of[principal] >= self._limit:
+            return False
+        self._give_slot(submission)
+        self._rank_again(principal)
+        return True
+
+    def _give_slot(self, submission: Submission) -> None:
+        self._held.add(submission.session_id)
+        self._running[submission.turn_id] = submission
+        self._used[submission.queue] += 1
+        self._running_of[submission.principal] += 1
+        self._served[submission.principal] = next(self._numbers)
 
     def done(self, submission: Submission, *, is_held: bool = False) -> None:
         """Give the slot of a turn back. While its session is held, because it has not ended, no other one starts."""

@@ -11,14 +11,15 @@ from contextvars import Context
 from functools import partial
 
 from hermes.agent.events import Listener, Listeners, ignore_events
-from hermes.dispatch.execution import Execution
+from hermes.agent.session import Session
+from hermes.dispatch.execution import Execution, StartedTurn
 from hermes.dispatch.fair_queue import FairQueue
 from hermes.dispatch.port import CHILDREN, TURNS, DispatchedTurn, TurnEntry, TurnRequest, TurnTicket
 from hermes.errors import JournalError, SessionBusy
 from hermes.host import Host
 from hermes.journal.questions import Questions
 from hermes.journal.store.connection import JournalConnection
-from hermes.journal.turns.lifecycle import NO_LIMITS, Submission, cancel_queued, open_submissions
+from hermes.journal.turns.lifecycle import NO_LIMITS, Accepted, Submission, cancel_queued, open_submissions
 from hermes.journal.turns.steps import TurnEnding, TurnState
 from hermes.scope import Interrupt
 
@@ -40,6 +41,8 @@ class _LocalTurn:
         self.watchers: list[Callable[[DispatchedTurn], None]] = []
         self.now = DispatchedTurn("queued")
         self.failures = 0
+        #: Set until it runs, when it was started with its acceptance.
+        self.started: StartedTurn | None = None
         #: What its surface stores with its end, and what was in the last transaction that was to end it.
         self.ending: TurnEnding | None = None
         self._tried: TurnEnding | None = None
@@ -96,29 +99,65 @@ class LocalDispatcher:
     # -- the port -----------------------------------------------------------------------------------------------
 
     def submit(self, request: TurnRequest, *, listener: Listener = ignore_events) -> TurnTicket:
-        submission, is_new = self._execution.accept(request, self._waiting_of(request.principal))
-        self._accepted(submission, listener)
-        return TurnTicket(submission.turn_id, submission.session_id, is_new)
+        ticket = self._submit(request, None, listener)
+        assert ticket is not None
+        return ticket
 
     def submit_with(self, request: TurnRequest, store: Callable[[JournalConnection], str | None]) -> TurnTicket | None:
-        accepted = self._execution.accept_with(request, store, self._waiting_of(request.principal))
+        return self._submit(request, store, ignore_events)
+
+    def _submit(
+        self, request: TurnRequest, store: Callable[[JournalConnection], str | None] | None, listener: Listener
+    ) -> TurnTicket | None:
+        prepared = self._execution.prepare(request)
+        session, waiting = self._reserve(prepared.submission)
+        accepted: Accepted | None = None
+        try:
+            accepted = self._execution.accept(
+                *(prepared, store, waiting), is_stored=request.is_stored, starts=session is not None
+            )
+        finally:
+            if session is not None and (accepted is None or accepted.journal is None):
+                self._give_back(prepared.submission, session)
         if accepted is None:
             return None
-        submission, is_new = accepted
-        self._accepted(submission, ignore_events)
-        return TurnTicket(submission.turn_id, submission.session_id, is_new)
+        started = None if session is None or accepted.journal is None else StartedTurn(session, accepted.journal)
+        submission = accepted.submission
+        self._accepted(submission, listener, started)
+        return TurnTicket(submission.turn_id, submission.session_id, accepted.is_new)
 
-    def _waiting_of(self, principal: str) -> int:
+    def _reserve(self, submission: Submission) -> tuple[Session | None, int]:
+        """The session of a turn that can start now, and has a slot then; and how many turns of its principal wait."""
         with self._changed:
-            return self._queue.waiting_of(principal)
+            waiting = self._queue.waiting_of(submission.principal)
+            session = None
+            if self._is_started and not self._is_released and self._queue.start(submission):
+                session = self._execution.reserve(submission.session_id)
+                if session is None:
+                    self._queue.done(submission)
+                else:
+                    turn = self._turns[submission.turn_id] = _LocalTurn(submission)
+                    turn.now = DispatchedTurn("running")
+            return session, waiting
 
-    def _accepted(self, submission: Submission, listener: Listener) -> None:
+    def _give_back(self, submission: Submission, session: Session) -> None:
+        session.end_reservation()
+        with self._changed:
+            del self._turns[submission.turn_id]
+            self._queue.done(submission)
+            self._start_ready()
+            self._changed.notify_all()
+
+    def _accepted(self, submission: Submission, listener: Listener, started: StartedTurn | None) -> None:
         with self._changed:
             turn = self._turns.get(submission.turn_id)
             if turn is None and submission.state == "queued":
                 turn = self._add(submission)
             if turn is not None and listener is not ignore_events:
                 turn.listeners.all.append(listener)
+            if turn is not None and started is not None:
+                turn.submission, turn.started = submission, started
+                self._host.workers.submit(partial(self._run_apart, turn))
             self._start_ready()
 
     def resume(self, turn_id: str, *, listener: Listener = ignore_events) -> None:
@@ -262,8 +301,9 @@ class LocalDispatcher:
     def _run(self, turn: _LocalTurn) -> None:
         submission = turn.submission
         now = DispatchedTurn("queued")
+        started, turn.started = turn.started, None
         try:
-            now = self._execution.run(submission, turn.listeners, turn.interrupt, ending=turn)
+            now = self._execution.run(submission, turn.listeners, turn.interrupt, ending=turn, started=started)
         except SessionBusy as error:
             log.debug("turn %s waits: %s", submission.turn_id, error)
         except JournalError as error:
@@ -271,6 +311,9 @@ class LocalDispatcher:
         except BaseException:  # a plugin may try to end the program
             # Taking it up again counts in the journal: a turn that always fails like this ends as a dead letter.
             log.exception("turn %s was cut off and is tried again", submission.turn_id)
+        finally:
+            if started is not None:
+                started.session.end_reservation()
         if not self._settle(turn, now):
             self._settle(turn, self._give_up(turn), is_last=True)
 

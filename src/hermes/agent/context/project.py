@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -10,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from hermes.config.trust import is_text_for_agents, repository_root
+from hermes.contract.events import ToolEnded
 
 #: The file of a folder is the first of these that exists.
 FILE_NAMES = ("AGENTS.md", "CLAUDE.md", ".hermes.md")
@@ -124,3 +126,23 @@ class ProjectInstructions:
             self.notices.append(f"{name} has {size:,} bytes; only the first {max(limit, 0):,} are given to the model")
         text = data[: max(limit, 0)].decode("utf-8", "replace").replace("\0", "")
         return InstructionFile(name, text, size) if text.strip() else None
+
+
+def files_of_call(call: ToolEnded, cwd: Path) -> list[str]:
+    """The files that a call of a file tool names."""
+    if call.tool_name not in ("read_file", "write_file", "patch"):
+        return []
+    # Loaded by the call already.
+    from hermes.tools.files.paths import resolve_path
+
+    named: list[object] = [call.args.get("path")]
+    patch: object = call.args.get("patch")
+    if isinstance(patch, str):
+        from hermes.tools.files.patch_v4a import paths_in
+
+        named += paths_in(patch)
+    found: list[str] = []
+    for path in filter(None, named):
+        with contextlib.suppress(ValueError):  # the call itself failed for it
+            found.append(resolve_path(path, cwd))
+    return found

@@ -97,7 +97,7 @@ class ClusterDispatcher:
             if key is None:
                 return None
             asked = msgspec.structs.replace(submission, request_key=key)
-            accepted, is_new = accept_turn(connection, session, asked, message, self._execution.limits)
+            accepted, is_new, _ = accept_turn(connection, session, asked, message, self._execution.limits)
             if is_new:
                 query = "UPDATE submissions SET workspace = ? WHERE turn_id = ?"
                 connection.execute(query, (self._workspace, accepted.turn_id))

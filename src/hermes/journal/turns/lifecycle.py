@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any, NamedTuple
 
@@ -61,17 +62,28 @@ def _start(
     ids: tuple[str, str, str, str],
     message: Message,
 ) -> TurnJournal:
-    turn_id, task_id, request_key, source = ids
     if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is None:
         lease = create_session(connection, runner, session, session.title or _title(message))
     else:
         lease = take_lease(connection, runner, session.id)
-    ordinal = _next_ordinal(connection, session.id)
-    connection.execute(
+    if connection.execute(f"SELECT {_UNFINISHED}", (session.id,)).fetchone()[0]:
+        raise _unfinished_turn(session.id)
+    return _insert_started(connection, store, lease, ids, message)
+
+
+def _insert_started(
+    connection: JournalConnection, store: Store, lease: Lease, ids: tuple[str, str, str, str], message: Message
+) -> TurnJournal:
+    """Add a turn that runs, to a session without an unfinished one."""
+    turn_id, task_id, request_key, source = ids
+    (ordinal,) = connection.execute(
         "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, source, state, loop_version, first_seq, "
-        "started_at) VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, ?)",
-        (turn_id, session.id, ordinal, task_id, request_key, source, LOOP_VERSION, lease.head_seq + 1, now(connection)),
-    )
+        f"started_at) VALUES (?, ?, {_NEXT_ORDINAL}, ?, ?, ?, 'running', ?, ?, ?) RETURNING ordinal",
+        (
+            *(turn_id, lease.session_id, lease.session_id, task_id, request_key, source),
+            *(LOOP_VERSION, lease.head_seq + 1, now(connection)),
+        ),
+    ).fetchall()[0]
     return _started(connection, TurnJournal(store, lease, turn_id, ordinal, task_id, "running"), message)
 
 
@@ -81,14 +93,6 @@ _NEXT_ORDINAL = "(SELECT coalesce(max(o.ordinal) + 1, 0) FROM turns o WHERE o.se
 _UNFINISHED = (
     "EXISTS (SELECT 1 FROM turns r WHERE r.session_id = ? AND r.state IN ('queued', 'running') AND r.state <> 'queued')"
 )
-
-
-def _next_ordinal(connection: JournalConnection, session_id: str) -> int:
-    query = f"SELECT {_NEXT_ORDINAL}, {_UNFINISHED}"
-    ordinal, unfinished = connection.execute(query, (session_id, session_id)).fetchone()
-    if unfinished:
-        raise _unfinished_turn(session_id)
-    return ordinal
 
 
 def _unfinished_turn(session_id: str) -> UnfinishedTurn:
@@ -390,6 +394,16 @@ class Submission(msgspec.Struct, frozen=True):
     options: dict[str, Any] = {}
 
 
+class Accepted(NamedTuple):
+    """A turn that is in the journal now."""
+
+    submission: Submission
+    #: Whether it was not there before.
+    is_new: bool
+    #: Set when it was started in the same transaction.
+    journal: TurnJournal | None = None
+
+
 _SUBMISSION = (
     "SELECT t.id, t.session_id, t.task_id, t.request_key, t.source, t.state, u.queue, u.priority, u.principal, "
     "u.submitted_at, u.options FROM turns t JOIN submissions u ON u.turn_id = t.id WHERE "
@@ -398,11 +412,12 @@ _SUBMISSION = (
 
 #: Only with the very words of the index can SQLite use it: without them every turn there ever was is read.
 _QUEUED = "state = 'queued' AND state IN ('queued', 'running')"
-#: What a turn finds that is to be accepted: one with its key, its session, the last place in its queue, all that wait.
+#: What a turn finds that is to be accepted: one with its key, its session, the last place in its queue, whether one is
+#: unfinished, all that wait.
 _BEFORE = (
     "SELECT (SELECT id FROM turns WHERE session_id = :session AND request_key = :key), "
     "(SELECT principal FROM sessions WHERE id = :session), "
-    "(SELECT min(ordinal) FROM turns WHERE session_id = :session), 0"
+    f"(SELECT min(ordinal) FROM turns WHERE session_id = :session), {_UNFINISHED.replace('?', ':session')}, 0"
 )
 _BEFORE_LIMITED = f"{_BEFORE[:-1]}(SELECT count(*) FROM turns WHERE {_QUEUED})"
 
@@ -414,15 +429,18 @@ def accept_turn(
     message: Message,
     limits: QueueLimits = NO_LIMITS,
     own_waiting: int | None = None,
-) -> tuple[Submission, bool]:
-    """Put a turn into the queue of its session, in the transaction of the caller; False when it was there before.
+    *,
+    starts: tuple[Store, Runner] | None = None,
+) -> Accepted:
+    """Put a turn into the queue of its session, in the transaction of the caller.
 
     ``own_waiting`` is how many turns of the principal wait already, where the caller knows it. A session that is not
-    stored yet is made. Raises ``QueueFull``, or ``JournalError`` when the idempotency key was used for another message,
-    or the session belongs to another principal than the turn.
+    stored yet is made. With ``starts`` a turn of a stored session that is free is started as well, as ``claim_turn``
+    does it; ``check_after`` is up to the caller. Raises ``QueueFull``, or ``JournalError`` when the idempotency key was
+    used for another message, or the session belongs to another principal than the turn.
     """
     query = _BEFORE_LIMITED if any(limits) else _BEFORE
-    known, principal, lowest, waiting = connection.execute(
+    known, principal, lowest, unfinished, waiting = connection.execute(
         query, {"session": session.id, "key": submission.request_key}
     ).fetchone()
     if known is not None:
@@ -430,7 +448,7 @@ def accept_turn(
         found = find_submission(connection, known)
         if found is None:
             raise JournalError(f"turn {known} was not submitted: the process that accepted it runs it")
-        return found, False
+        return Accepted(found, False)
     _refuse_when_full(connection, submission.principal, limits, waiting, own_waiting)
     at = now(connection)
     if principal is None:
@@ -438,6 +456,13 @@ def accept_turn(
     elif principal != clean_text(session.principal):
         # A turn runs with the rights of its session: those of another principal are not to be had by its id.
         raise JournalError(f"session {session.id} belongs to another principal; begin a session of your own")
+    elif starts is not None and not unfinished:
+        store, runner = starts
+        with contextlib.suppress(SessionBusy):  # another process has the session: the turn waits
+            lease = take_lease(connection, runner, session.id)
+            ids = (submission.turn_id, submission.task_id, submission.request_key, submission.source)
+            journal = _insert_started(connection, store, lease, ids, message)
+            return Accepted(_insert_submission(connection, submission, at, ""), True, journal)
     connection.execute(
         "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, source, state, loop_version, first_seq, "
         "started_at) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, 0, ?)",
@@ -446,15 +471,20 @@ def accept_turn(
             *(submission.source, LOOP_VERSION, at),
         ),
     )
+    body = pack(connection, session.id, to_json(message))
+    return Accepted(_insert_submission(connection, submission, at, body), True)
+
+
+def _insert_submission(connection: JournalConnection, submission: Submission, at: float, message: str) -> Submission:
     connection.execute(
         "INSERT INTO submissions (turn_id, session_id, queue, priority, principal, submitted_at, options, message) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            *(submission.turn_id, session.id, submission.queue, submission.priority, clean_text(submission.principal)),
-            *(at, to_json(submission.options), pack(connection, session.id, to_json(message))),
+            *(submission.turn_id, submission.session_id, submission.queue, submission.priority),
+            *(clean_text(submission.principal), at, to_json(submission.options), message),
         ),
     )
-    return msgspec.structs.replace(submission, submitted_at=at), True
+    return msgspec.structs.replace(submission, submitted_at=at)
 
 
 def _refuse_when_full(
