@@ -119,10 +119,10 @@ class Turn:
         """
         started = time.perf_counter()
         token = current_scope.set(self._scope)
-        log.info("turn %d %s", self._journal.ordinal + 1, "resumed" if self._journal.steps else "started")
-        answer, error, error_type, reason = "", None, "", ""
+        level, word = (logging.INFO, "resumed") if self._journal.steps else (logging.DEBUG, "started")
+        log.log(level, "turn %d %s", self._journal.ordinal + 1, word)
+        answer, error, error_type, reason, word = "", None, "", "", ""
         status: TurnStatus = "failed"
-        word = ""
         try:
             self._listener(self._started())
             answer, error = self._answer()

@@ -56,6 +56,6 @@ class TurnInputs(Protocol):
 
 def place_facts(cwd: Path) -> PromptFacts:
     """Where and when a turn starts."""
-    system = f"{os.uname().sysname} {os.uname().machine}"
-    shell = Path(os.environ.get("SHELL") or "/bin/sh").name
-    return PromptFacts(str(cwd), system, shell, time.strftime("%Y-%m-%d"))
+    machine = os.uname()
+    shell = (os.environ.get("SHELL") or "/bin/sh").rpartition("/")[2]
+    return PromptFacts(str(cwd), f"{machine.sysname} {machine.machine}", shell, time.strftime("%Y-%m-%d"))

@@ -47,7 +47,8 @@ class Memory:
         self.redactor = redactor
         self._home = home
         self._settings = settings
-        self._folder = principal_home(home, principal) / "memories"
+        folder = principal_home(home, principal) / "memories"
+        self._paths: dict[Target, Path] = {target: folder / name for target, name in _FILES.items()}
         self._of_callers: dict[str, Memory] = {}
         self._limits: dict[Target, int] = {"memory": settings.memory_char_limit, "user": settings.user_char_limit}
         kept: dict[Target, bool] = {"memory": settings.memory_enabled, "user": settings.user_profile_enabled}
@@ -80,16 +81,13 @@ class Memory:
         """The file of one kind of notes."""
         from hermes.agent.memory.notes import NoteFile
 
-        return NoteFile(self._path(target), self._limits[target])
+        return NoteFile(self._paths[target], self._limits[target])
 
     def prompt_block(self) -> str:
         """The notes for the system prompt; empty when there are none."""
-        blocks = [self._block(target) for target in self.targets if self._path(target).exists()]
+        blocks = [self._block(target) for target in self.targets if self._paths[target].exists()]
         blocks = [block for block in blocks if block]
         return "\n\n".join((f"# Notes\n{_INTRODUCTION}", *blocks)) if blocks else ""
-
-    def _path(self, target: Target) -> Path:
-        return self._folder / _FILES[target]
 
     def _block(self, target: Target) -> str:
         from hermes.agent.memory.injection import injection_in
