@@ -28,9 +28,6 @@ LONGER_LISTS = {
 MOST_LINES = 600
 MOST_FUNCTION_LINES = 80
 
-#: Published names, which others chose.
-PUBLISHED_TWICE = {"ProviderConfig"}
-
 
 @dataclass(frozen=True, slots=True)
 class ModuleFacts:
@@ -101,7 +98,7 @@ def test_a_class_name_means_one_thing() -> None:
     for path, module in modules().items():
         for name in module.public_classes:
             places[name].append(path)
-    twice = {name: where for name, where in places.items() if len(where) > 1 and name not in PUBLISHED_TWICE}
+    twice = {name: where for name, where in places.items() if len(where) > 1}
     assert twice == {}
 
 

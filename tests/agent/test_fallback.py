@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from hermes.config.schema.sections import AgentConfig, Config, FallbackConfig, ModelConfig, ProviderConfig
+from hermes.config.schema.sections import AgentConfig, Config, FallbackConfig, ModelConfig, ModelProviderConfig
 from hermes.contract.events import AttemptFailed, EndpointSkipped, ModelSwitched, TurnEvent
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
@@ -32,8 +32,8 @@ def config_for(first: ScriptedProvider, second: ScriptedProvider, retries: int =
     return Config(
         model=ModelConfig(provider="one", default="large"),
         providers={
-            "one": ProviderConfig(base_url=first.base_url, api_key="key-of-one"),
-            "two": ProviderConfig(base_url=second.base_url, api_key="key-of-two", model_map={"large": "scripted"}),
+            "one": ModelProviderConfig(base_url=first.base_url, api_key="key-of-one"),
+            "two": ModelProviderConfig(base_url=second.base_url, api_key="key-of-two", model_map={"large": "scripted"}),
         },
         fallback_providers=[FallbackConfig(provider="two")],
         agent=AgentConfig(api_max_retries=retries),

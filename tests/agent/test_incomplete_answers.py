@@ -15,7 +15,7 @@ from hermes.agent.context.setup import CONTINUE
 from hermes.agent.events import TurnFailed
 from hermes.agent.turn import MAX_CONTINUATIONS
 from hermes.api.agent import Agent
-from hermes.config.schema.sections import ProviderConfig
+from hermes.config.schema.sections import ModelProviderConfig
 from hermes.testing import EventRecorder, ScriptedProvider, text, tool_call, tool_calls
 from hermes.trace.verify.session import verify
 from support import HostFactory, run_hermes, write_config
@@ -58,8 +58,8 @@ def test_it_is_continued_three_times_at_most(make_host: HostFactory) -> None:
     [
         {"model": {"max_tokens": 50}},
         {"model": {"extra_body": {"max_tokens": 50}}},
-        {"providers": {"custom": ProviderConfig(max_tokens=50)}},
-        {"model": {"max_tokens": 50}, "providers": {"custom": ProviderConfig(max_tokens=70)}},
+        {"providers": {"custom": ModelProviderConfig(max_tokens=50)}},
+        {"model": {"max_tokens": 50}, "providers": {"custom": ModelProviderConfig(max_tokens=70)}},
     ],
 )
 def test_it_is_not_continued_when_the_user_set_the_limit(home: Path, workdir: Path, sections: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hermes.agent.llm.side_call import SideModel
 from hermes.commands.completion import argument_candidates
 from hermes.commands.table import all_commands
-from hermes.config.schema.sections import FallbackConfig, ProviderConfig
+from hermes.config.schema.sections import FallbackConfig, ModelProviderConfig
 from hermes.scope import Scope
 from hermes.testing import ScriptedProvider, text
 from support import HostFactory
@@ -24,7 +24,9 @@ def requested(provider: ScriptedProvider, number: int) -> dict[str, Any]:
 def test_the_model_changes_from_the_next_message_on(make_host: HostFactory) -> None:
     with ScriptedProvider([text("one"), text("two"), text("three"), text("four")]) as provider:
         host = make_host(provider)
-        host.config.providers["other"] = ProviderConfig(base_url=provider.base_url, model="theirs", models=["a", "b:7"])
+        host.config.providers["other"] = ModelProviderConfig(
+            base_url=provider.base_url, model="theirs", models=["a", "b:7"]
+        )
         host.config.fallback_providers.append(FallbackConfig(provider="other", model="spare"))
         prompt = Prompt(host)
         prompt.session.run("hello")

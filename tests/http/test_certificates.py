@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes.config import Config
-from hermes.config.schema.sections import ModelConfig, ProviderConfig
+from hermes.config.schema.sections import ModelConfig, ModelProviderConfig
 from hermes.contract.response import Record
 from hermes.errors import ConfigError, ProviderError
 from hermes.http.address import parse_url
@@ -114,7 +114,7 @@ def test_a_folder_of_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_settings() -> None:
     config = Config(
         model=ModelConfig(provider="lab", default="m", ca_bundle="/own.pem"),
-        providers={"lab": ProviderConfig(base_url="https://h/v1", ca_bundle="/lab.pem")},
+        providers={"lab": ModelProviderConfig(base_url="https://h/v1", ca_bundle="/lab.pem")},
     )
     assert endpoints_for(config, {})[0].ca_bundle == "/own.pem"
     config.model.ca_bundle = ""

@@ -10,8 +10,8 @@ from hermes.config.schema.sections import (
     Config,
     FallbackConfig,
     ModelConfig,
+    ModelProviderConfig,
     PhaseTimeoutsConfig,
-    ProviderConfig,
     ProviderQuirksConfig,
 )
 from hermes.errors import ConfigError
@@ -40,7 +40,7 @@ def test_the_configured_provider_gets_its_key_headers_and_body() -> None:
 
 @pytest.mark.parametrize("other", ["groq", "custom", "mine"])
 def test_nothing_of_the_configured_provider_goes_to_another(other: str) -> None:
-    config = Config(model=OWN, providers={"mine": ProviderConfig(base_url="http://127.0.0.1:1/v1")})
+    config = Config(model=OWN, providers={"mine": ModelProviderConfig(base_url="http://127.0.0.1:1/v1")})
     env = {"CUSTOM_BASE_URL": "http://127.0.0.1:2/v1", "GROQ_API_KEY": "groq-key"}
     [endpoint] = endpoints_for(config, env, provider=other)
     assert endpoint.provider == other
@@ -75,7 +75,7 @@ def test_an_address_alone_means_a_custom_server() -> None:
         (Config(), {"provider": "custom", "model": "m"}, "no address"),
         (Config(), {"provider": "ollama"}, "no model is chosen"),
         (Config(), {"provider": "olama", "model": "m"}, "did you mean 'ollama'"),
-        (Config(providers={"x": ProviderConfig(enabled=False)}), {"provider": "x", "model": "m"}, "disabled"),
+        (Config(providers={"x": ModelProviderConfig(enabled=False)}), {"provider": "x", "model": "m"}, "disabled"),
         (Config(model=ModelConfig(base_url="nonsense", default="m")), {}, "http://"),
         (Config(model=ModelConfig(base_url="http://[::1/v1", default="m")), {}, "base_url cannot be parsed"),
         (
@@ -90,7 +90,7 @@ def test_what_cannot_work_says_what_to_do(config: Config, options: dict[str, Any
         endpoints_for(config, {}, **options)
 
 
-def one(provider: str, model: str = "m", **settings: ProviderConfig) -> Endpoint:
+def one(provider: str, model: str = "m", **settings: ModelProviderConfig) -> Endpoint:
     """The endpoint of a provider with nothing but what ``providers`` says."""
     return endpoint_for(Config(providers=settings), {}, provider, model, ModelConfig())
 
@@ -121,13 +121,15 @@ def test_the_format_is_guessed_from_the_address(url: str, mode: ApiMode) -> None
 def test_the_format_that_is_set_wins() -> None:
     own = ModelConfig(base_url="https://api.openai.com/v1", default="m", api_mode="chat_completions")
     assert endpoints_for(Config(model=own), {})[0].api_mode == "chat_completions"
-    assert one("openai", openai=ProviderConfig(api_mode="chat_completions")).api_mode == "chat_completions"
+    assert one("openai", openai=ModelProviderConfig(api_mode="chat_completions")).api_mode == "chat_completions"
 
 
 def test_a_known_provider_behind_another_address() -> None:
     # Most that imitate OpenAI speak the older format; nobody imitates Anthropic in another one.
-    assert one("openai", openai=ProviderConfig(base_url="http://127.0.0.1:1/v1")).api_mode == "chat_completions"
-    assert one("anthropic", anthropic=ProviderConfig(base_url="http://127.0.0.1:1")).api_mode == "anthropic_messages"
+    assert one("openai", openai=ModelProviderConfig(base_url="http://127.0.0.1:1/v1")).api_mode == "chat_completions"
+    assert (
+        one("anthropic", anthropic=ModelProviderConfig(base_url="http://127.0.0.1:1")).api_mode == "anthropic_messages"
+    )
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
@@ -136,22 +138,22 @@ def test_a_known_provider_behind_another_address() -> None:
 def test_aliases_mean_the_provider_and_configured_names_never_do() -> None:
     [endpoint] = endpoints_for(Config(), {"XAI_API_KEY": "k"}, provider="grok", model="m")
     assert (endpoint.provider, endpoint.api_key) == ("xai", "k")
-    own = ProviderConfig(base_url="http://127.0.0.1:1/v1")
+    own = ModelProviderConfig(base_url="http://127.0.0.1:1/v1")
     assert one("grok", grok=own).base_url == "http://127.0.0.1:1/v1"
 
 
 def test_a_provider_without_a_model_has_its_default() -> None:
     [endpoint] = endpoints_for(Config(), {"ANTHROPIC_API_KEY": "k"})
     assert (endpoint.provider, endpoint.model) == ("anthropic", "claude-sonnet-5-5")
-    assert one("openai", "", openai=ProviderConfig(model="mine")).model == "mine"
+    assert one("openai", "", openai=ModelProviderConfig(model="mine")).model == "mine"
     with pytest.raises(ConfigError, match="no model is chosen"):
-        one("openai", "", openai=ProviderConfig(base_url="http://127.0.0.1:1/v1"))
+        one("openai", "", openai=ModelProviderConfig(base_url="http://127.0.0.1:1/v1"))
 
 
 def test_another_provider_does_not_get_the_name_of_a_model_it_has_not() -> None:
     [endpoint] = endpoints_for(Config(model=OWN), {}, provider="anthropic")
     assert endpoint.model == "claude-sonnet-5-5"
-    named = ProviderConfig(model_map={"gpt": "openai/gpt"})
+    named = ModelProviderConfig(model_map={"gpt": "openai/gpt"})
     [endpoint] = endpoints_for(Config(model=OWN, providers={"openrouter": named}), {}, provider="openrouter")
     assert endpoint.model == "openai/gpt"
 
@@ -159,7 +161,7 @@ def test_another_provider_does_not_get_the_name_of_a_model_it_has_not() -> None:
 def test_names_are_mapped_for_each_provider() -> None:
     config = Config(
         model=OWN,
-        providers={"openrouter": ProviderConfig(model_map={"gpt": "openai/gpt", "mini": "openai/gpt-mini"})},
+        providers={"openrouter": ModelProviderConfig(model_map={"gpt": "openai/gpt", "mini": "openai/gpt-mini"})},
         fallback_providers=[FallbackConfig(provider="openrouter"), FallbackConfig(provider="openrouter", model="mini")],
     )
     assert [endpoint.model for endpoint in endpoints_for(config, {})] == ["gpt", "openai/gpt", "openai/gpt-mini"]
@@ -186,14 +188,14 @@ def test_quirks_come_from_the_profile_and_the_configuration() -> None:
         merge_system=True, merge_user=True, stream_options=False, reasoning="", tool_id_length=9
     )
     changed = one(
-        "mistral", mistral=ProviderConfig(quirks=ProviderQuirksConfig(tool_id_length=0, parallel_tools=False))
+        "mistral", mistral=ModelProviderConfig(quirks=ProviderQuirksConfig(tool_id_length=0, parallel_tools=False))
     ).quirks
     assert (changed.tool_id_length, changed.parallel_tools, changed.stream_options) == (0, False, False)
-    assert one("lab", lab=ProviderConfig(base_url="http://h/v1")).quirks == Quirks(merge_user=True)
+    assert one("lab", lab=ModelProviderConfig(base_url="http://h/v1")).quirks == Quirks(merge_user=True)
 
 
 def test_deepseek_behind_a_gateway_wants_its_reasoning_back() -> None:
-    lab = {"lab": ProviderConfig(base_url="http://h/v1")}
+    lab = {"lab": ModelProviderConfig(base_url="http://h/v1")}
     assert one("openrouter", "deepseek/deepseek-v4-pro").quirks.echo_reasoning
     assert one("lab", "deepseek-v4-pro", **lab).quirks.echo_reasoning
     assert not one("openrouter", "qwen/qwen3").quirks.echo_reasoning
@@ -212,7 +214,7 @@ def test_deepseek_behind_a_gateway_wants_its_reasoning_back() -> None:
     ],
 )
 def test_the_address_of_one_operation_is_that_of_the_server(url: str, base_url: str, api_mode: str) -> None:
-    endpoint = one("lab", lab=ProviderConfig(base_url=url))
+    endpoint = one("lab", lab=ModelProviderConfig(base_url=url))
     assert (endpoint.base_url, endpoint.api_mode) == (base_url, api_mode)
 
 
@@ -238,7 +240,7 @@ def test_what_is_known_about_one_model_is_not_said_of_another() -> None:
 
 def test_settings_of_a_provider_and_of_its_models() -> None:
     models = {"seer": {"supports_vision": True, "context_length": 5000}, "odd": {"context_length": "much"}}
-    lab = ProviderConfig(base_url="http://h/v1", models=models, supports_vision=False, context_length=9000)
+    lab = ModelProviderConfig(base_url="http://h/v1", models=models, supports_vision=False, context_length=9000)
     known = {name: one("lab", name, lab=lab) for name in ("seer", "odd", "other")}
     assert {name: (found.sees_images, found.context_length) for name, found in known.items()} == {
         "seer": (True, 5000),
@@ -251,12 +253,12 @@ def test_profiles_know_who_sees() -> None:
     assert one("anthropic", "claude-opus-5").sees_images is True
     assert one("openrouter", "google/gemini-3.8-flash").sees_images is True
     assert one("groq", "something").sees_images is None
-    assert one("anthropic", "claude-opus-5", anthropic=ProviderConfig(supports_vision=False)).sees_images is False
+    assert one("anthropic", "claude-opus-5", anthropic=ModelProviderConfig(supports_vision=False)).sees_images is False
 
 
 def test_time_limits_for_each_phase() -> None:
     assert one("ollama").timeouts == Timeouts()
-    lab = ProviderConfig(base_url="http://h/v1", timeout=7, timeouts=PhaseTimeoutsConfig(connect=1, first_byte=50))
+    lab = ModelProviderConfig(base_url="http://h/v1", timeout=7, timeouts=PhaseTimeoutsConfig(connect=1, first_byte=50))
     assert one("lab", lab=lab).timeouts == Timeouts(connect=1, first_byte=50, between_chunks=7)
     own = ModelConfig(base_url="http://h/v1", default="m", timeouts=PhaseTimeoutsConfig(total=9))
     assert endpoints_for(Config(model=own), {})[0].timeouts == Timeouts(total=9)

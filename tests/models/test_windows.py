@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from hermes.agent.context.window import ASK_FROM_TOKENS
-from hermes.config.schema.sections import AgentConfig, Config, ModelConfig, ProviderConfig
+from hermes.config.schema.sections import AgentConfig, Config, ModelConfig, ModelProviderConfig
 from hermes.host import Host
 from hermes.models.windows import window_in_description, window_in_list
 from hermes.testing.scripted.replies import completion, text
@@ -70,7 +70,7 @@ def telling(entry: dict[str, Any], show: dict[str, Any] | None = None) -> Genera
 def host_at(home: Path, workdir: Path, server: Told, provider: str = "custom", **model: Any) -> Host:
     config = Config(
         model=ModelConfig(provider=provider, default="m", base_url=server.base_url, **model),
-        providers={provider: ProviderConfig(base_url=server.base_url)} if provider != "custom" else {},
+        providers={provider: ModelProviderConfig(base_url=server.base_url)} if provider != "custom" else {},
         agent=AgentConfig(api_max_retries=0),
     )
     return Host(home, config, cwd=workdir, env={})

@@ -12,8 +12,8 @@ from hermes.config.schema.sections import (
     Config,
     FallbackConfig,
     ModelConfig,
+    ModelProviderConfig,
     PluginsConfig,
-    ProviderConfig,
 )
 from hermes.errors import ConfigError, PluginError
 from hermes.host import Host, HostOptions
@@ -87,7 +87,7 @@ def test_an_enabled_plugin_may_have_another_name_than_its_provider(home: Path, w
 
 def test_a_plugin_nobody_names_is_not_loaded(home: Path, workdir: Path) -> None:
     write_plugin(home, "acme", "raise RuntimeError('loaded')", KIND.format(name="acme"))
-    own = ProviderConfig(base_url="http://127.0.0.1:1/v1")
+    own = ModelProviderConfig(base_url="http://127.0.0.1:1/v1")
     model = ModelConfig(provider="mine", default="m")
     with host_for(
         home, workdir, model=model, providers={"mine": own}, plugins=PluginsConfig(enabled=["other"])

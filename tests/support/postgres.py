@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Generator
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -20,6 +19,7 @@ import pytest
 
 from support import postgres_server
 from support.postgres_server import PostgresServer, find_binaries
+from support.waiting import wait_until
 
 #: Read here: the variables of the person who runs the tests are hidden from each of them.
 _GIVEN = os.environ.get("HERMES_TEST_POSTGRES_URL", "")
@@ -67,10 +67,7 @@ def _start(pid: int) -> str:
     )
     process.returncode = 0  # it outlives this process, which is not to warn about that
     address = folder / "address"
-    give_up = time.monotonic() + 120
-    while not address.exists():
-        assert time.monotonic() < give_up, "PostgreSQL did not start"
-        time.sleep(0.01)
+    wait_until(address.exists, "the start of PostgreSQL")
     found = address.read_text()
     assert not found.startswith("error:"), found
     return found

@@ -11,7 +11,7 @@ from typing import Any
 
 from hermes.agent.session import Session
 from hermes.config import Config
-from hermes.config.schema.sections import AgentConfig, FallbackConfig, ModelConfig, ProviderConfig
+from hermes.config.schema.sections import AgentConfig, FallbackConfig, ModelConfig, ModelProviderConfig
 from hermes.host import Host, HostOptions
 from hermes.plugins.llm.access import PluginLlm
 from hermes.scope import Interrupt, Scope
@@ -166,8 +166,8 @@ def fallback(rig: Rig) -> Run:
     config = Config(
         model=ModelConfig(provider="one", default="large"),
         providers={
-            "one": ProviderConfig(base_url=first.base_url, api_key="key-of-one"),
-            "two": ProviderConfig(base_url=second.base_url, api_key="key-of-two", model_map={"large": "scripted"}),
+            "one": ModelProviderConfig(base_url=first.base_url, api_key="key-of-one"),
+            "two": ModelProviderConfig(base_url=second.base_url, api_key="key-of-two", model_map={"large": "scripted"}),
         },
         fallback_providers=[FallbackConfig(provider="two")],
         agent=AgentConfig(api_max_retries=0),

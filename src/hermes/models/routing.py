@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from hermes.config.schema.sections import Config, FallbackConfig, ModelConfig, PhaseTimeoutsConfig, ProviderConfig
+from hermes.config.schema.sections import Config, FallbackConfig, ModelConfig, ModelProviderConfig, PhaseTimeoutsConfig
 from hermes.errors import ConfigError, NotConfigured, did_you_mean
 from hermes.models.endpoint import ApiMode, Endpoint, Quirks, Timeouts, split_url
 from hermes.models.profiles import CUSTOM, PROFILES, UNKNOWN_SERVER, Profile, canonical
@@ -48,7 +48,7 @@ def _primary(
     chosen = wanted or configured or _provider_with_key(env, profiles, has_key)
     if chosen != configured:
         # The address, key and headers of the configured provider are for that provider alone.
-        named = config.providers.get(chosen) or ProviderConfig()
+        named = config.providers.get(chosen) or ModelProviderConfig()
         model = model or named.model_map.get(own.default, "") or _default_model(named, profiles.get(chosen), "")
         return endpoint_for(config, env, chosen, model or own.default, ModelConfig(timeout=own.timeout), profiles)
     if model and model != own.default:
@@ -61,7 +61,7 @@ def fallback_for(
 ) -> Endpoint:
     """The endpoint of one entry of ``fallback_providers``, a fallback for ``first``."""
     provider = name_of(config, entry.provider, profiles)
-    named = config.providers.get(provider) or ProviderConfig()
+    named = config.providers.get(provider) or ModelProviderConfig()
     # Another provider has other names; only where they are written down does a name mean the same model.
     model = entry.model
     if not model and first is not None:
@@ -90,7 +90,7 @@ def endpoint_for(
 ) -> Endpoint:
     """The endpoint of one provider. ``own`` are settings for it that win over those under ``providers``."""
     provider = name_of(config, provider, profiles)
-    named = config.providers.get(provider) or ProviderConfig()
+    named = config.providers.get(provider) or ModelProviderConfig()
     profile = profiles.get(provider)
     if profile is None and provider not in config.providers and provider != CUSTOM:
         raise ConfigError(_unknown(provider, config, profiles))
@@ -152,7 +152,7 @@ def _without_operation(url: str) -> tuple[str, ApiMode | None]:
 
 def another_model(config: Config, endpoint: Endpoint, model: str, profiles: Profiles = PROFILES) -> Endpoint:
     """The same place with another model, about which other things are known."""
-    named, profile = config.providers.get(endpoint.provider) or ProviderConfig(), profiles.get(endpoint.provider)
+    named, profile = config.providers.get(endpoint.provider) or ModelProviderConfig(), profiles.get(endpoint.provider)
     model = named.model_map.get(model, model)
     if model == endpoint.model:
         return endpoint
@@ -181,7 +181,7 @@ def guess_api_mode(base_url: str) -> ApiMode:
 
 
 def _api_mode(
-    own: ModelConfig, named: ProviderConfig, profile: Profile | None, url: str, spoken: ApiMode | None
+    own: ModelConfig, named: ModelProviderConfig, profile: Profile | None, url: str, spoken: ApiMode | None
 ) -> ApiMode:
     set_ = own.api_mode or named.api_mode or spoken
     if set_:
@@ -193,14 +193,14 @@ def _api_mode(
     return guess_api_mode(url)
 
 
-def _default_model(named: ProviderConfig, profile: Profile | None, own_url: str) -> str:
+def _default_model(named: ModelProviderConfig, profile: Profile | None, own_url: str) -> str:
     """The model when none is named. At another address than the known one there may be any model."""
     if named.model or profile is None or named.base_url or own_url:
         return named.model
     return profile.default_model
 
 
-def _quirks(named: ProviderConfig, profile: Profile | None, model: str) -> Quirks:
+def _quirks(named: ModelProviderConfig, profile: Profile | None, model: str) -> Quirks:
     quirks = (profile or UNKNOWN_SERVER).quirks_of(model)
     if named.quirks is None:
         return quirks
@@ -208,20 +208,20 @@ def _quirks(named: ProviderConfig, profile: Profile | None, model: str) -> Quirk
     return msgspec.structs.replace(quirks, **{name: value for name, value in settings.items() if value is not None})
 
 
-def _sees_images(named: ProviderConfig, profile: Profile | None, model: str) -> bool | None:
+def _sees_images(named: ModelProviderConfig, profile: Profile | None, model: str) -> bool | None:
     configured = _model_setting(named, model, "supports_vision")
     known = configured if isinstance(configured, bool) else named.supports_vision
     return _first(known, profile.sees_images(model) if profile is not None else None)
 
 
-def _context_length(named: ProviderConfig, profile: Profile | None, model: str) -> int | None:
+def _context_length(named: ModelProviderConfig, profile: Profile | None, model: str) -> int | None:
     length = _model_setting(named, model, "context_length")
     if isinstance(length, int) and length > 0:
         return length
     return named.context_length or (profile.context_length if profile is not None else None)
 
 
-def _model_setting(named: ProviderConfig, model: str, name: str) -> object:
+def _model_setting(named: ModelProviderConfig, model: str, name: str) -> object:
     """What ``providers.<name>.models.<model>`` says, where models are written with settings."""
     settings: Any = named.models.get(model) if isinstance(named.models, dict) else None
     return cast("dict[str, Any]", settings).get(name) if isinstance(settings, dict) else None
@@ -235,7 +235,7 @@ def _key_from(env: Mapping[str, str], names: Iterable[str]) -> str:
     return next((env[name] for name in names if name and env.get(name)), "")
 
 
-def _timeouts(own: ModelConfig, named: ProviderConfig) -> Timeouts:
+def _timeouts(own: ModelConfig, named: ModelProviderConfig) -> Timeouts:
     silence = named.timeout or own.timeout
     limits: dict[str, float] = {} if silence is None else {"first_byte": silence, "between_chunks": silence}
     for phases in (named.timeouts, own.timeouts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from hermes.config.schema.sections import Config, ModelConfig, ProviderConfig
+from hermes.config.schema.sections import Config, ModelConfig, ModelProviderConfig
 from hermes.host import Host
 from hermes.models.credentials.store import AuthFile, add_key
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text, tool_call
@@ -33,7 +33,7 @@ def test_parallel_children_take_different_keys(home: Path, workdir: Path) -> Non
     with ScriptedProvider(answer) as provider:
         config = Config(
             model=ModelConfig(provider="lab", default="scripted"),
-            providers={"lab": ProviderConfig(base_url=provider.base_url)},
+            providers={"lab": ModelProviderConfig(base_url=provider.base_url)},
         )
         with Host(home, config, cwd=workdir, env={}) as host:
             assert host.new_session().run("go").answer == "done"

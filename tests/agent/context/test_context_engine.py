@@ -15,7 +15,7 @@ import pytest
 from hermes.agent.context.plan import SUMMARY_MARK, is_summary, pairing_problem
 from hermes.agent.context.tokens import estimate
 from hermes.agent.session import Session
-from hermes.config.schema.sections import ProviderConfig, ProviderQuirksConfig
+from hermes.config.schema.sections import ModelProviderConfig, ProviderQuirksConfig
 from hermes.errors import HermesError, Interrupted
 from hermes.host import Host
 from hermes.journal.bodies import to_json
@@ -52,7 +52,7 @@ def small(
     """A host whose model has a small window and few tools. Messages are sent as they are recorded, unless asked for."""
     host = make_host(provider, toolsets=["file"], **options)
     host.config.model.context_length = window
-    host.config.providers["custom"] = ProviderConfig(quirks=ProviderQuirksConfig(merge_user=merge_user))
+    host.config.providers["custom"] = ModelProviderConfig(quirks=ProviderQuirksConfig(merge_user=merge_user))
     return host
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.config import Config
-from hermes.config.schema.sections import FallbackConfig, ModelConfig, ProviderConfig
+from hermes.config.schema.sections import FallbackConfig, ModelConfig, ModelProviderConfig
 from hermes.errors import ConfigError
 from hermes.host import Host
 from hermes.models.credentials.store import AuthFile, add_key
@@ -19,8 +19,8 @@ from hermes.scope import Interrupt
 CONFIG = Config(
     model=ModelConfig(provider="lab", default="big"),
     providers={
-        "lab": ProviderConfig(base_url="http://127.0.0.1:9/v1", api_key="sk-configured"),
-        "spare": ProviderConfig(base_url="http://127.0.0.2:9/v1", model="usual"),
+        "lab": ModelProviderConfig(base_url="http://127.0.0.1:9/v1", api_key="sk-configured"),
+        "spare": ModelProviderConfig(base_url="http://127.0.0.2:9/v1", model="usual"),
     },
     fallback_providers=[FallbackConfig(provider="spare", model="usual")],
 )

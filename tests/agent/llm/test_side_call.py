@@ -14,7 +14,7 @@ from hermes.config.schema.sections import (
     AuxiliaryTaskConfig,
     DelegationConfig,
     ModelConfig,
-    ProviderConfig,
+    ModelProviderConfig,
 )
 from hermes.errors import Interrupted, ProviderError
 from hermes.host import Host
@@ -58,7 +58,7 @@ def test_a_side_job_has_the_model_that_the_configuration_gives_it(home: Path, wo
         config = _config(
             provider.base_url,
             auxiliary=AuxiliaryConfig(tasks=tasks),
-            providers={"other": ProviderConfig(base_url=other.base_url, api_key="other-key")},
+            providers={"other": ModelProviderConfig(base_url=other.base_url, api_key="other-key")},
         )
         with Host(home, config, cwd=workdir, env={}) as host:
             main = host.models.conversation().endpoints
@@ -135,7 +135,7 @@ def test_a_side_job_inside_a_turn_does_not_shift_the_numbers_of_the_turns_own_at
 def test_children_inherit_what_delegation_leaves_open(
     home: Path, workdir: Path, settings: DelegationConfig, expected: tuple[str, str, str]
 ) -> None:
-    other = ProviderConfig(base_url="http://127.0.0.1:9/v1", api_key="other-key")
+    other = ModelProviderConfig(base_url="http://127.0.0.1:9/v1", api_key="other-key")
     config = _config("http://127.0.0.1:9/v1", delegation=settings, providers={"other": other})
     with Host(home, config, cwd=workdir, env={}) as host:
         first = host.models.children(host.models.conversation()).endpoints[0]

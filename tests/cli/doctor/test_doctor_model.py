@@ -15,7 +15,7 @@ from hermes.cli.doctor.model import probe
 from hermes.cli.model.problems import is_among, nearest_model
 from hermes.cli.model.setup import ModelSetup, Origins
 from hermes.config import Config, hermes_home
-from hermes.config.schema.sections import ProviderConfig
+from hermes.config.schema.sections import ModelProviderConfig
 from hermes.models.credentials.store import AuthFile, add_key
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.testing import ScriptedProvider, failure, text
@@ -115,7 +115,7 @@ def test_missing_keys_and_unusable_settings(home: Path, workdir: Path) -> None:
 
 def ask(base_url: str, model: str = "scripted") -> tuple[str, str, str]:
     env = {"DEMO_API_KEY": KEY}
-    config = Config(providers={"demo": ProviderConfig(base_url=base_url, key_env="DEMO_API_KEY")})
+    config = Config(providers={"demo": ModelProviderConfig(base_url=base_url, key_env="DEMO_API_KEY")})
     with ModelSetup(Origins(hermes_home(), config, {}, {}, env)) as setup:
         found = probe(setup, Endpoint(base_url, model, "demo", KEY), "model")
     assert KEY not in found.detail + found.fix

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.schema.sections import AgentConfig, Config, FallbackConfig, ModelConfig, ProviderConfig
+from hermes.config.schema.sections import AgentConfig, Config, FallbackConfig, ModelConfig, ModelProviderConfig
 from hermes.host import Host
 from hermes.testing import ScriptedProvider
 from support import run_hermes
@@ -37,7 +37,7 @@ def test_a_fallback_is_asked_instead(home: Path, workdir: Path) -> None:
     with ScriptedProvider("from the second") as server:
         config = Config(
             model=ModelConfig(provider="openrouter", default="m"),
-            providers={"two": ProviderConfig(base_url=server.base_url, model="scripted")},
+            providers={"two": ModelProviderConfig(base_url=server.base_url, model="scripted")},
             fallback_providers=[FallbackConfig(provider="two")],
             agent=AgentConfig(api_max_retries=0),
         )

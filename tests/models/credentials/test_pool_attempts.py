@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from hermes.config import Config
-from hermes.config.schema.sections import ProviderConfig
+from hermes.config.schema.sections import ModelProviderConfig
 from hermes.errors import ProviderError
 from hermes.http.client import HttpClient
 from hermes.models.credentials.home_keys import HomeKeys
@@ -28,7 +28,7 @@ REFUSED = ProviderError("who?", reason="auth", status_code=401)
 
 @pytest.fixture
 def keys(home: Path, server: AuthorizationServer, http: HttpClient) -> HomeKeys:
-    return HomeKeys(home, Config(providers={"lab": ProviderConfig(oauth=server.settings)}), http, Redactor())
+    return HomeKeys(home, Config(providers={"lab": ModelProviderConfig(oauth=server.settings)}), http, Redactor())
 
 
 def pursue(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hermes.config import Config
-from hermes.config.schema.sections import ProviderConfig
+from hermes.config.schema.sections import ModelProviderConfig
 from hermes.errors import ProviderError
 from hermes.http.client import HttpClient
 from hermes.models.credentials.home_keys import HomeKeys
@@ -34,7 +34,7 @@ SignIn = Callable[..., None]
 
 @pytest.fixture
 def pool(file: AuthFile, server: AuthorizationServer, http: HttpClient) -> HomeKeys:
-    config = Config(providers={"lab": ProviderConfig(oauth=server.settings)})
+    config = Config(providers={"lab": ModelProviderConfig(oauth=server.settings)})
     return HomeKeys(file.home, config, http, Redactor())
 
 
@@ -295,7 +295,7 @@ def test_tokens_are_masked_and_in_no_log(
 ) -> None:
     caplog.set_level("DEBUG")
     redactor = Redactor()
-    config = Config(providers={"lab": ProviderConfig(oauth=server.settings)})
+    config = Config(providers={"lab": ModelProviderConfig(oauth=server.settings)})
     pool = HomeKeys(file.home, config, http, redactor)
     sign_in(-1)
     lent = pool.take(LAB)

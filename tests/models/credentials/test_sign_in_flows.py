@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 from hermes.config import Config
-from hermes.config.schema.sections import OAuthConfig, ProviderConfig
+from hermes.config.schema.sections import ModelProviderConfig, OAuthConfig
 from hermes.errors import CredentialError
 from hermes.http.client import HttpClient
 from hermes.models.credentials.home_keys import sign_in_settings
@@ -233,7 +233,7 @@ def test_a_device_answer_without_a_code(client: Client, server: AuthorizationSer
 
 
 def test_a_provider_without_settings(http: HttpClient) -> None:
-    for config in (Config(), Config(providers={"lab": ProviderConfig(base_url="http://127.0.0.1:9/v1")})):
+    for config in (Config(), Config(providers={"lab": ModelProviderConfig(base_url="http://127.0.0.1:9/v1")})):
         assert sign_in_settings(config) == {}
         with pytest.raises(CredentialError, match=r"lab: how to sign in is not configured; set providers\.lab\.oauth"):
             authorization_server("lab", sign_in_settings(config), http)

@@ -17,7 +17,7 @@ from hermes.agent.llm.models import Models
 from hermes.cli.model.server_models import ModelListCache, list_models
 from hermes.cli.terminal import plain, print_note
 from hermes.config import Config, apply_env, env_path, hermes_home, load_config, load_env_file
-from hermes.config.schema.sections import ModelConfig, ProviderConfig
+from hermes.config.schema.sections import ModelConfig, ModelProviderConfig
 from hermes.config.secrets import home_secrets
 from hermes.errors import ConfigError, ProviderError, nearest
 from hermes.local.endpoint import LOCAL, is_local
@@ -57,14 +57,14 @@ class Origins(NamedTuple):
     def key_names(self, provider: str, own: ModelConfig) -> list[str]:
         """The variables that may hold the key of a provider; the first is the one to put a new key into."""
         profile = self.profiles.get(provider)
-        named = self.config.providers.get(provider) or ProviderConfig()
+        named = self.config.providers.get(provider) or ModelProviderConfig()
         return [name for name in (own.key_env, named.key_env, *(profile.key_env if profile else ())) if name]
 
     def of_key(self, endpoint: Endpoint, own: ModelConfig) -> str:
         """The setting or variable whose value the key is; empty when there is none."""
         if not endpoint.api_key:
             return ""
-        named = self.config.providers.get(endpoint.provider) or ProviderConfig()
+        named = self.config.providers.get(endpoint.provider) or ModelProviderConfig()
         if endpoint.api_key == own.api_key:
             return _written_as("api_key", self.raw.get("model"), "config.yaml")
         if endpoint.api_key == named.api_key:

@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from hermes.config.schema.sections import Config, FallbackConfig, ModelConfig, Name, ProviderConfig
+from hermes.config.schema.sections import Config, FallbackConfig, ModelConfig, ModelProviderConfig, Name
 
 # As in sections.py, annotations are evaluated once, here.
 
@@ -15,7 +15,7 @@ class AliasedModelConfig(ModelConfig, kw_only=True):
     api_base: str = ""  #: Means base_url.
 
 
-class CustomProviderConfig(ProviderConfig, kw_only=True):
+class CustomProviderConfig(ModelProviderConfig, kw_only=True):
     """An item of ``custom_providers``: a provider that carries its own name."""
 
     name: Name
@@ -52,8 +52,8 @@ def resolve_aliases(written: AliasedConfig, warnings: list[str]) -> Config:
         if custom.name in written.providers:
             warnings.append(f"custom_providers: {custom.name!r} is left out, providers has that name already")
             continue
-        resolved["providers"][custom.name] = ProviderConfig(
-            **{n: getattr(custom, n) for n in ProviderConfig.__struct_fields__}
+        resolved["providers"][custom.name] = ModelProviderConfig(
+            **{n: getattr(custom, n) for n in ModelProviderConfig.__struct_fields__}
         )
     if written.fallback_model is not None:
         resolved["fallback_providers"].append(written.fallback_model)

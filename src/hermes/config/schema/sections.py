@@ -89,7 +89,7 @@ class ProviderQuirksConfig(Struct, kw_only=True):
     reasoning_summary: bool | None = None  #: Ask for a summary of the reasoning (Responses).
 
 
-class ProviderConfig(Struct, kw_only=True):
+class ModelProviderConfig(Struct, kw_only=True):
     """A named endpoint."""
 
     base_url: str = ""  #: Address of the endpoint.
@@ -541,7 +541,7 @@ class Config(Struct, kw_only=True):
     """All of ``config.yaml``."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
-    providers: dict[str, ProviderConfig] = {}  #: Named endpoints.
+    providers: dict[str, ModelProviderConfig] = {}  #: Named endpoints.
     fallback_providers: list[FallbackConfig] = []  #: Tried in this order when the model fails.
     credential_pool_strategies: dict[str, PoolStrategy] = {}  #: How the keys of a provider take turns.
     toolsets: list[str] = field(default_factory=lambda: ["hermes-cli"])  #: Toolsets offered to the model.
