@@ -1,6 +1,6 @@
 """``python -m tests.docs`` makes the generated parts of the pages anew, ``--examples`` what the examples print too.
 
-``--pictures`` draws the pictures of the terminal. ``--settings`` first records anew which settings the runtime reads.
+``--pictures`` draws the terminal and the page. ``--settings`` first records anew which settings the runtime reads.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from .setting_exercise import RECORD, run_exercise
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.docs", description=__doc__)
     parser.add_argument("--examples", action="store_true", help="run the console examples and show what they print now")
-    parser.add_argument("--pictures", action="store_true", help="draw the pictures of the terminal, and nothing else")
+    parser.add_argument("--pictures", action="store_true", help="draw the pictures, and nothing else")
     parser.add_argument("--settings", action="store_true", help="run the tests that use every setting (half a minute)")
     parser.add_argument("pages", metavar="PAGE", nargs="*", type=Path, help="only these pages")
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))  # as the tests have it: some tables are made from what they check
     if options.pictures:
         from .pictures import write_pictures
+        from .web_picture import write_web_picture
 
-        for path in write_pictures():
+        for path in (*write_pictures(), write_web_picture()):
             print(f"{path.relative_to(ROOT)} is brought up to date")
         return 0
     if options.settings:
