@@ -15,8 +15,9 @@ from hermes.errors import SessionNotFound, TurnSuspended
 from hermes.hooks.threads.timed_call import host_work, refuse_late_calls
 from hermes.journal.sessions import Sessions
 from hermes.models.reply import ToolRequest
+from hermes.sanitize.surrogates import encodable
 from hermes.scope import Scope, current_scope, new_id
-from hermes.tools.results import encodable, tool_error
+from hermes.tools.results import tool_error
 
 if TYPE_CHECKING:
     from hermes.agent.llm.plugin_calls import PluginModels

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from hermes.errors import JournalError
 from hermes.journal.store.connection import JournalConnection, answers_at_once
+from hermes.sanitize.surrogates import encodable
 
 #: Bodies above this many characters are kept in ``blobs``, where equal ones share a row.
 BLOB_THRESHOLD = 32_768
@@ -40,17 +41,14 @@ def to_json(value: object) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
-        return msgspec.json.encode(_repair(msgspec.to_builtins(value))).decode()
+        return msgspec.json.encode(encodable(msgspec.to_builtins(value))).decode()
     except RecursionError:
         raise JournalError("a value is nested too deeply to be recorded; flatten it") from None
 
 
 def clean_text(text: str) -> str:
     """The text as a database can hold it: file names and arguments may carry bytes that are no Unicode, or NUL."""
-    return _encodable(text.replace("\0", "?") if "\0" in text else text)
-
-
-def _encodable(text: str) -> str:
+    text = text.replace("\0", "?") if "\0" in text else text
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -181,13 +179,3 @@ def message_text(message: dict[str, Any]) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(part["text"] for part in content or () if part.get("text"))
-
-
-def _repair(value: object) -> object:
-    if isinstance(value, str):
-        return _encodable(value)  # JSON can hold NUL
-    if isinstance(value, dict):
-        return {_repair(k): _repair(v) for k, v in cast("dict[object, object]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_repair(item) for item in cast("list[object]", value)]
-    return value

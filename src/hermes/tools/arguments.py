@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import msgspec
 
+from hermes.sanitize.surrogates import encodable
 from hermes.tools.registry import Args
-from hermes.tools.results import encodable
 
 #: Depth limit of the validation; deeper parts are left to the tool.
 MAX_DEPTH = 16

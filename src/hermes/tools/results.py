@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
-_LONE_SURROGATES = re.compile("[\ud800-\udfff]")
+from hermes.sanitize.surrogates import encodable
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
@@ -57,15 +56,3 @@ def mark_untrusted(text: str, secret: str = "") -> str:
 def is_marked(text: str) -> bool:
     """Whether a message begins with such a mark."""
     return text.startswith("<untrusted ")
-
-
-def encodable(value: Any) -> Any:
-    """A copy of ``value`` without lone surrogates and without objects JSON does not know."""
-    if isinstance(value, dict):
-        items = cast("dict[Any, Any]", value).items()
-        return {encodable(key): encodable(item) for key, item in items}
-    if isinstance(value, (list, tuple)):
-        return [encodable(item) for item in cast("list[Any]", value)]
-    if isinstance(value, (str, int, float, type(None))):
-        return _LONE_SURROGATES.sub("\ufffd", value) if isinstance(value, str) else value
-    return _LONE_SURROGATES.sub("\ufffd", str(value))

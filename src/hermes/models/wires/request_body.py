@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import msgspec
 
+from hermes.sanitize.surrogates import encodable
+
 #: The fields that hold the conversation.
 CONVERSATIONS = ("messages", "input")
 
@@ -64,16 +66,4 @@ def encode(body: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_without_lone_surrogates(body))
-
-
-def _without_lone_surrogates(value: Any) -> Any:
-    """Text from undecodable file names or pipes cannot be sent as UTF-8; the stray parts become ``?``."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        fields = cast("dict[Any, Any]", value)
-        return {_without_lone_surrogates(name): _without_lone_surrogates(item) for name, item in fields.items()}
-    if isinstance(value, list | tuple):
-        return [_without_lone_surrogates(item) for item in cast("list[Any]", value)]
-    return value
+        return msgspec.json.encode(encodable(msgspec.to_builtins(body)))

@@ -11,7 +11,8 @@ import msgspec
 
 from hermes.errors import PluginError
 from hermes.hooks.copies import isolate
-from hermes.tools.results import encodable, tool_error
+from hermes.sanitize.surrogates import encodable
+from hermes.tools.results import tool_error
 from hermes.tools.results import tool_result as fields_result
 from hermes.tools.toolsets import toolsets
 
