@@ -37,7 +37,7 @@ _CANCEL_SECONDS = 0.9
 #: Time that a task whose job was canceled waits for its turn.
 _ABANDON_SECONDS = 10.0
 #: The most seconds that a job is given to end after its question was stored.
-_SECONDS_TO_END = 1.0
+_SECONDS_TO_END = 10.0
 
 CANCELED = "cancelled by the caller"
 
