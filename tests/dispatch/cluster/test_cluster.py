@@ -135,7 +135,7 @@ def test_turns_run_on_workers_and_are_followed(cluster: Cluster) -> None:
 
 
 def test_live_events_are_sent_to_those_who_listen(cluster: Cluster) -> None:
-    cluster.rig.start_workers(1, "--slots", "1")
+    cluster.rig.start_workers(1, "--slots", "2")
     channel = getattr(cluster.surface, "_channel")  # noqa: B009
     heard: dict[str, list[TurnEvent]] = {"running": [], "waiting": [], "elsewhere": []}
     with psycopg.connect(cluster.rig.url, autocommit=True) as connection:
@@ -146,13 +146,19 @@ def test_live_events_are_sent_to_those_who_listen(cluster: Cluster) -> None:
         (told,) = connection.notifies(timeout=HANG, stop_after=1)
     assert json.loads(told.payload) == {"turn": silent, "events": [], "state": "ended"}
     # One can also begin to listen to a turn that runs, or that waits, or that another surface has submitted.
-    turns = {"running": cluster.submit("hold r", "s2"), "waiting": cluster.submit("hold w", "s3")}
+    turns = {"running": cluster.submit("hold r", "s2")}
+    cancelled = cluster.submit("hold c", "s4")
     cluster.owner("s2")
+    cluster.owner("s4")
+    turns["waiting"] = cluster.submit("hold w", "s3")
     other = cluster.rig.dispatcher()
     over = threading.Semaphore(0)
     for name, surface in (("running", cluster.surface), ("waiting", cluster.surface), ("elsewhere", other)):
         turn = turns.get(name, turns["waiting"])
         surface.watch(turn, lambda _turn: over.release(), listener=heard[name].append)
+    # The worker takes its messages in order: when this one has ended, it knows who listens.
+    assert cluster.surface.cancel(cancelled)
+    assert cluster.answer(cancelled) == "interrupted"
     cluster.model.gate.set()
     assert all(over.acquire(timeout=HANG) for _ in heard)
     said = {name: "".join(one.text for one in events if isinstance(one, TextDelta)) for name, events in heard.items()}
