@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import msgspec
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hermes.agent.context.plan import SUMMARY_MARK as THE_AGENTS_MARK
@@ -184,7 +184,12 @@ EVENTS = st.tuples(
 )
 
 
+SAME = {"session_id": "a", "turn_id": "a", "api_request_id": "a", "tool_call_id": "a", "child_session_id": "c"}
+
+
 @given(st.lists(EVENTS, max_size=40))
+@example([(hook, SAME) for hook in ("pre_llm_call", "post_api_request", "post_tool_call", "pre_tool_call")])
+@example([(hook, SAME) for hook in ("pre_llm_call", "post_api_request", *("pre_tool_call", "post_tool_call") * 2)])
 def test_events_in_any_order_make_a_whole_document(told: list[tuple[str, Payload]]) -> None:
     clock = iter(range(1, 10_000))
     collector = Collector(clock=lambda: float(next(clock)))

@@ -148,7 +148,11 @@ class TurnDraft:
             self.tools_by_call[call.id] = step.tools
 
     def tools_of(self, tool_call_id: str) -> ToolDrafts:
-        return self.tools_by_call.get(tool_call_id, self.other_tools)
+        """Where a call belongs. The one that a reply asked for is over once; a further one is a call of its own."""
+        tools = self.tools_by_call.get(tool_call_id, self.other_tools)
+        if tool_call_id not in tools.running and any(one.tool_call_id == tool_call_id for one in tools.ended):
+            return self.other_tools
+        return tools
 
     def close(self, status: RunStatus, at: float) -> None:
         """The turn is over, and so is everything in it."""
