@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from hermes.agent.llm.models import Models
@@ -33,7 +33,7 @@ def replace_images(messages: list[Message], stand_ins: dict[str, str]) -> list[M
     """The messages with each image replaced by its description, where there is one."""
     if not stand_ins:
         return messages
-    return [_replaced(message, stand_ins) if _images(message) else message for message in messages]
+    return [_replaced(message, stand_ins) if _images([message]) else message for message in messages]
 
 
 class Vision:
@@ -51,8 +51,7 @@ class Vision:
 
         Raises ``HermesError`` when the message has an image and no model with vision is set up.
         """
-        fresh = {_digest(part): part for part in _images(message)}
-        past = {_digest(part): part for old in history for part in _images(old)}
+        fresh, past = _images([message]), _images(history)
         # A model about which nothing is known gets the image: it reports an error itself if it cannot see.
         if not (fresh or past) or sees_images(endpoints[0]) is not False:
             return {}
@@ -111,11 +110,11 @@ class Vision:
 _NOT_SEEN = "[An image, which you cannot see.]"
 
 
-def _images(message: Message) -> list[Message]:
-    content: object = message.get("content")
-    if not isinstance(content, list):
-        return []
-    return [part for part in cast("list[Message]", content) if part.get("type") == "image_url"]
+def _images(messages: Iterable[Message]) -> dict[str, Message]:
+    """The images of messages by their digest."""
+    contents = (message.get("content") for message in messages)
+    lists = (cast("list[Message]", content) for content in contents if isinstance(content, list))
+    return {_digest(part): part for parts in lists for part in parts if part.get("type") == "image_url"}
 
 
 def _replaced(message: Message, stand_ins: dict[str, str]) -> Message:
