@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+#: Letters that make a part of a name more than an accident.
+_SHORTEST_PART = 3
+
 
 class HermesError(Exception):
     """Base of all expected failures; the command line prints it as one line and exits 1."""
@@ -132,23 +135,53 @@ class ProviderError(HermesError):
         self.retryable = reason in RETRYABLE
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?``, to be put behind a sentence about an unknown name; empty when none is like it."""
-    close = nearest(name, known)
-    return f"; did you mean {close!r}?" if close else ""
+def did_you_mean(
+    name: str, known: Iterable[str], *, otherwise: str | None = None, then: str = "", most: int = 50
+) -> str:
+    """The rest of a sentence about an unknown name: ``; did you mean 'x'?``, or ``; there are: x, y, z``.
+
+    ``otherwise`` takes the place of the list, which has at most ``most`` names; empty leaves it out. ``then`` is a
+    sentence to follow. Like the messages of all errors, the text has no full stop at its end.
+    """
+    names = list(known)
+    close = nearest(name, names)
+    if close:
+        clause = f"; did you mean {close!r}?"
+    else:
+        other = _list_of(names, most) if otherwise is None else otherwise
+        clause = f"; {other}" if other else ""
+    if not then:
+        return clause
+    return f"{clause} {then}" if close else f"{clause}. {then}"
+
+
+def _list_of(names: list[str], most: int) -> str:
+    if not names:
+        return "there are none"
+    if len(names) == 1:
+        return f"there is only {names[0]}"
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"there are: {', '.join(names[:most])}{more}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The known name that was probably meant; empty when none is near. Two swapped letters are one mistake.
 
-    A name that begins with what was written comes first: it was cut short.
+    Capital letters do not count. A name that begins with what was written comes first: it was cut short. When none is
+    near, it is the shortest name with the written one in it.
     """
     from difflib import get_close_matches  # only a mistake needs it
 
-    close = get_close_matches(name, list(known), n=5)
-    rank = {one: (not one.startswith(name), _edits(name, one), abs(len(one) - len(name))) for one in close}
+    wanted = name.lower()
+    by_lower = {one.lower(): one for one in known}
+    close = get_close_matches(wanted, by_lower, n=5)
+    rank = {one: (not one.startswith(wanted), _edits(wanted, one), abs(len(one) - len(wanted))) for one in close}
     best = min(close, key=rank.__getitem__, default="")
-    return best if best.startswith(name) or 2 * _edits(name, best) <= max(len(name), len(best)) else ""
+    if not best.startswith(wanted) and 2 * _edits(wanted, best) > max(len(wanted), len(best)):
+        best = ""
+    if not best and len(wanted) >= _SHORTEST_PART:
+        best = min((one for one in by_lower if wanted in one), key=len, default="")
+    return by_lower.get(best, "")
 
 
 def _edits(one: str, other: str) -> int:

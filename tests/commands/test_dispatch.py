@@ -58,7 +58,7 @@ def test_commands_are_told_from_messages(host: Host) -> None:
 def test_an_unknown_command_is_answered_with_the_nearest_name(host: Host) -> None:
     prompt = Prompt(host)
     assert prompt.refused("/sesions") == "there is no command /sesions; did you mean 'sessions'?"
-    assert prompt.refused("/qqqq") == "there is no command /qqqq; /help lists those there are"
+    assert prompt.refused("/qqqq") == "there is no command /qqqq; /help lists them"
     assert prompt.refused("/help frob").startswith("there is no command /frob")
     assert prompt.refused("no slash").endswith("/help lists them")
 

@@ -285,7 +285,7 @@ def test_an_agent_may_be_more_careful_than_its_parent_and_never_less(
 def test_an_agent_with_an_unknown_mode_is_broken(home: Path, workdir: Path) -> None:
     _write(workdir, ".hermes/agents/writer.md", "---\nmode: wild\n---\nWrite.\n")
     [broken] = (one for one in check_prompt_files(Installation(home, workdir)) if one.status == "warning")
-    assert "mode 'wild' is unknown; allowed: plan, ask, accept-edits, auto, yolo" in broken.detail
+    assert "there is no mode 'wild'; there are: plan, ask, accept-edits, auto, yolo" in broken.detail
 
 
 def test_an_unknown_agent_is_an_error_that_names_those_there_are(make_host: HostFactory, workdir: Path) -> None:
@@ -293,7 +293,7 @@ def test_an_unknown_agent_is_an_error_that_names_those_there_are(make_host: Host
     call = tool_call("delegate_task", {"tasks": [{"goal": "x", "agent": "writer"}]})
     with ScriptedProvider([call, text("done")]) as provider:
         make_host(provider).new_session().run("go")
-    assert "there are: reviewer" in json.loads(_said(provider, 1))["error"]
+    assert "there is only reviewer" in json.loads(_said(provider, 1))["error"]
 
 
 def test_without_agents_the_request_has_no_such_argument(make_host: HostFactory) -> None:

@@ -74,7 +74,16 @@ def test_an_address_alone_means_a_custom_server() -> None:
         (Config(), {}, "no model is set up"),
         (Config(), {"provider": "custom", "model": "m"}, "no address"),
         (Config(), {"provider": "ollama"}, "no model is chosen"),
-        (Config(), {"provider": "olama", "model": "m"}, "did you mean 'ollama'"),
+        (
+            Config(),
+            {"provider": "olama", "model": "m"},
+            r"unknown provider 'olama'; did you mean 'ollama'\? 'providers.olama' in config.yaml adds one",
+        ),
+        (
+            Config(),
+            {"provider": "nope", "model": "m"},
+            r"unknown provider 'nope'; there are: [\w ,.-]+\. 'providers.nope' in config.yaml adds one",
+        ),
         (Config(providers={"x": ModelProviderConfig(enabled=False)}), {"provider": "x", "model": "m"}, "disabled"),
         (Config(model=ModelConfig(base_url="nonsense", default="m")), {}, "http://"),
         (Config(model=ModelConfig(base_url="http://[::1/v1", default="m")), {}, "base_url cannot be parsed"),

@@ -179,7 +179,7 @@ def test_the_format_goes_by_the_address() -> None:
         ({"name": "a", "base_url": "http://h", "api_mode": "telex"}, "Invalid enum value 'telex'"),
         (
             {"name": "a", "base_url": "http://h", "quirks": {"mood": 1}},
-            "there is no quirk 'mood'; there are merge_system",
+            "there is no quirk 'mood'; there are: merge_system",
         ),
         ({"name": "a", "base_url": "http://h", "quirks": {"merge_system": "very"}}, r"at `\$.quirks.merge_system`"),
         ({"name": "a", "base_url": "http://h", "quirks": 7}, "cannot be used"),

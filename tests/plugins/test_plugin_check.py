@@ -39,7 +39,7 @@ def test_a_good_plugin_has_nothing_to_complain_about(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("manifest", "rule", "text", "line"),
     [
-        ("name: p\nverson: 1\n", "manifest-field", "verson is no known field; did you mean 'version'?", 2),
+        ("name: p\nverson: 1\n", "manifest-field", "there is no field 'verson'; did you mean 'version'?", 2),
         ("name: [p]\n", "manifest-type", "name is a list; text is expected", 1),
         ("name: a/b\n", "manifest-name", "name is 'a/b'; allowed: letters, digits", 1),
         ("name: p\nkind: backnd\n", "manifest-kind", "kind is 'backnd'; allowed: standalone, backend", 2),

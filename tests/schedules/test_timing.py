@@ -103,7 +103,7 @@ def test_unknown_time_zones_name_the_nearest() -> None:
     with pytest.raises(TimingError, match="did you mean 'Europe/Berlin'"):
         zone_of("Europe/Berln")
     for name in ("../etc/passwd", "", "Mars/Olympus_Mons_Base"):
-        with pytest.raises(TimingError, match="is unknown"):
+        with pytest.raises(TimingError, match="there is no time zone"):
             zone_of(name)
 
 

@@ -780,7 +780,7 @@ def test_the_command_finds_an_installed_plugin(home: Path, capsys: pytest.Captur
     write(home / "plugins" / "mine", "def register(ctx): pass", "name: mine\n")
     assert run_conformance("mine") == 0
     assert "mine: conforms to the contract (" in capsys.readouterr().out
-    with pytest.raises(PluginError, match=r"there is no plugin 'min'; did you mean mine\?"):
+    with pytest.raises(PluginError, match=r"there is no plugin 'min'; did you mean 'mine'\?"):
         run_conformance("min")
 
 

@@ -85,7 +85,7 @@ def test_does_not_conform_but_may(hermes_conformance):
 def test_unknown_rule(hermes_conformance):
     import pytest
 
-    with pytest.raises(ValueError, match="there is no rule 'nope'; rules are load"):
+    with pytest.raises(ValueError, match="there is no rule 'nope'; there are: load"):
         hermes_conformance(HERE, allow=("nope",))
 """
 

@@ -81,19 +81,19 @@ def test_plugin_tools_have_their_own_toolset_or_join_one(registry: ToolRegistry)
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("flie", "Did you mean 'file'?"),
-        ("terminals", "Did you mean 'terminal'?"),
-        ("read_file", "'read_file' is a tool of the toolset 'file'"),
+        ("flie", "did you mean 'file'?"),
+        ("terminals", "did you mean 'terminal'?"),
+        ("read_file", "there is no toolset 'read_file'; it is a tool of the toolset 'file'"),
         ("web", "there are: *, all, coding, debugging, file, hermes-cli, terminal"),
-        ("delegation", "toolset 'delegation' does not exist"),
-        ("safe", "toolset 'safe' does not exist"),
-        ("", "toolset '' does not exist"),
+        ("delegation", "there is no toolset 'delegation'; there are: *, all"),
+        ("safe", "there is no toolset 'safe'; there are: *, all"),
+        ("", "there is no toolset ''; there are: *, all"),
     ],
 )
 def test_an_unknown_toolset_is_named_with_what_there_is(registry: ToolRegistry, name: str, hint: str) -> None:
     with pytest.raises(HermesError) as caught:
         select_tools(registry, ["file", name])
-    assert hint in str(caught.value) and "there are:" in str(caught.value)
+    assert hint in str(caught.value)
 
 
 def test_tools_that_cannot_work_here_are_left_out(registry: ToolRegistry) -> None:

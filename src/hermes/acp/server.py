@@ -129,11 +129,12 @@ class AcpServer:
 
         from hermes.agent.approvals.modes import MODES
         from hermes.config.schema.sections import PermissionMode
+        from hermes.errors import did_you_mean
 
         editor, mode = self._session_of(params), params.get("modeId")
         known = next((name for name in get_args(PermissionMode) if name == mode), None)
         if known is None:
-            raise RpcError(INVALID_PARAMS, f"there is no mode {mode!r}; there are: {', '.join(MODES)}")
+            raise RpcError(INVALID_PARAMS, f"there is no mode {mode!r}{did_you_mean(str(mode), MODES)}")
         assert self._host is not None
         self._host.approvals.modes.set(editor.session.id, known)
         editor.update({"sessionUpdate": "current_mode_update", "currentModeId": known})

@@ -47,7 +47,8 @@ class CommandParser(argparse.ArgumentParser):
         found, unknown = super().parse_known_args(args, namespace)
         option = next((word for word in unknown if word.startswith("-")), None)
         if option is not None:
-            self.error(f"unknown option {option!r}{_suggestion(option.partition('=')[0], self._option_string_actions)}")
+            hint = _suggestion(option.partition("=")[0], self._option_string_actions, otherwise="")
+            self.error(f"unknown option {option!r}{hint}")
         if unknown:
             self.error(f"unexpected argument: {' '.join(unknown)}")
         return found, unknown
@@ -73,7 +74,7 @@ class CommandParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = None if action.choices is None else [str(choice) for choice in action.choices]
         if choices is not None and value not in action.choices:  # pyright: ignore[reportOperatorIssue]
-            hint = _suggestion(str(value), choices) or f"; allowed: {', '.join(choices)}"
+            hint = _suggestion(str(value), choices, otherwise=f"allowed: {', '.join(choices)}")
             noun = str(action.metavar or action.dest).lower()
             what = f"{action.option_strings[-1]}: unknown value" if action.option_strings else f"unknown {noun}"
             raise argparse.ArgumentError(None, f"{what} {value!r}{hint}")
@@ -87,14 +88,14 @@ class _Actions(_SubParsersAction):
         return super().add_parser(name, **options)
 
 
-def _suggestion(word: str, known: Iterable[str]) -> str:
-    from hermes.errors import nearest
+def _suggestion(word: str, known: Iterable[str], *, otherwise: str) -> str:
+    from hermes.errors import did_you_mean, nearest
 
     names = list(known)
     close = nearest(word, [*names, *_OTHER_WORDS])
     if close not in names:
-        close = next((name for name in names if name in _OTHER_WORDS.get(close, ())), "")
-    return f"; did you mean {close!r}?" if close else ""
+        word = next((name for name in names if name in _OTHER_WORDS.get(close, ())), word)
+    return did_you_mean(word, names, otherwise=otherwise)
 
 
 def positive_number(text: str) -> int:

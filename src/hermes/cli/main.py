@@ -216,17 +216,16 @@ def _write_help() -> int:
 def _unknown_command(name: str, added: list[str]) -> int:
     from hermes.cli.terminal import plain, print_error
     from hermes.contract.commands import COMMAND_NAMES
-    from hermes.errors import nearest
+    from hermes.errors import did_you_mean
 
     name = plain(name)
-    close = nearest(name, [*COMMANDS, "help", "version", *added])
     if name in COMMAND_NAMES:
-        hint = f"/{name} is a command of the prompt, which 'hermes' alone opens."
-    elif close:
-        hint = f"did you mean {plain(close)!r}? As a message: hermes -- {name}"
+        hint = f"; /{name} is a command of the prompt, which 'hermes' alone opens."
     else:
-        hint = f"'hermes help' lists the commands. As a message: hermes -- {name}"
-    print_error(f"unknown command {name!r}; {hint}")
+        known = [*COMMANDS, "help", "version", *map(plain, added)]
+        otherwise, then = "'hermes help' lists the commands", f"As a message: hermes -- {name}"
+        hint = did_you_mean(name, known, otherwise=otherwise, then=then)
+    print_error(f"unknown command {name!r}{hint}")
     return 2
 
 

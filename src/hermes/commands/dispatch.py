@@ -84,7 +84,7 @@ def _unknown(host: Host, name: str) -> CommandAnswer:
     from hermes.commands.table import all_commands
 
     known = [one for command in all_commands(host) for one in (command.name, *command.aliases)]
-    hint = did_you_mean(name, known) or "; /help lists those there are"
+    hint = did_you_mean(name, known, otherwise="/help lists them")
     return CommandAnswer(error=f"there is no command /{name}{hint}")
 
 

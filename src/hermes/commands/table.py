@@ -121,7 +121,8 @@ def _named(name: str, known: list[SlashCommand]) -> SlashCommand:
     for command in known:
         if name == command.name or name in command.aliases:
             return command
-    raise HermesError(f"there is no command /{name}{did_you_mean(name, (command.name for command in known))}")
+    hint = did_you_mean(name, (command.name for command in known), otherwise="/help lists them")
+    raise HermesError(f"there is no command /{name}{hint}")
 
 
 def _explained(command: SlashCommand) -> str:

@@ -12,7 +12,7 @@ from hermes.contract import events
 from hermes.contract.events import Event
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
-from hermes.errors import PluginError, nearest
+from hermes.errors import PluginError, did_you_mean
 from hermes.hooks.callback import Callback, CallbackStats
 from hermes.hooks.execution_chain import ExecutionChain
 from hermes.hooks.observers import Emitter
@@ -231,9 +231,8 @@ class Hooks:
 def _known(name: str, valid: dict[str, Any], noun: str, plugin: str) -> bool:
     if name in valid:
         return True
-    close = nearest(str(name), valid)
-    hint = f"did you mean {close!r}?" if close else f"there are {', '.join(valid)}"
-    log.warning("plugin %r: there is no %s %r; %s It is ignored", plugin, noun, name, hint)
+    hint = did_you_mean(str(name), valid, then="It is ignored")
+    log.warning("plugin %r: there is no %s %r%s", plugin, noun, name, hint)
     return False
 
 

@@ -100,8 +100,8 @@ def find_entry(servers: Mapping[str, McpServerConfig], name: str) -> McpServerCo
     """The entry of that name. ``McpError`` when there is none."""
     entry = servers.get(name)
     if entry is None:
-        known = f"; there are: {', '.join(sorted(servers))}" if servers else "; add one with: hermes mcp add"
-        raise McpError(f"there is no MCP server {name!r}{did_you_mean(name, servers) or known}")
+        hint = did_you_mean(name, sorted(servers), otherwise=None if servers else "add one with: hermes mcp add")
+        raise McpError(f"there is no MCP server {name!r}{hint}")
     return entry
 
 

@@ -93,7 +93,7 @@ def endpoint_for(
     named = config.providers.get(provider) or ModelProviderConfig()
     profile = profiles.get(provider)
     if profile is None and provider not in config.providers and provider != CUSTOM:
-        raise ConfigError(_unknown(provider, config, profiles))
+        raise ConfigError(unknown_provider(provider, config, profiles))
     if not named.enabled:
         raise ConfigError(f"provider {provider!r} is disabled (providers.{provider}.enabled in config.yaml)")
     url = own.base_url or named.base_url or (env.get("CUSTOM_BASE_URL", "") if provider == CUSTOM else "")
@@ -244,9 +244,8 @@ def _timeouts(own: ModelConfig, named: ModelProviderConfig) -> Timeouts:
     return Timeouts(**limits)
 
 
-def _unknown(provider: str, config: Config, profiles: Profiles) -> str:
+def unknown_provider(provider: str, config: Config, profiles: Iterable[str]) -> str:
+    """What to say about a provider that neither the program nor the configuration knows."""
     known = sorted({*profiles, *config.providers, CUSTOM})
-    hint = did_you_mean(provider, known)
-    return (
-        f"unknown provider {provider!r}{hint} Known: {', '.join(known)}. 'providers.{provider}' in config.yaml adds one"
-    )
+    hint = did_you_mean(provider, known, then=f"'providers.{provider}' in config.yaml adds one")
+    return f"unknown provider {provider!r}{hint}"

@@ -36,11 +36,8 @@ def find_peer(settings: A2AConfig, env: Mapping[str, str], target: str) -> Peer:
     if "://" in target:
         url = base_of(target)
         return Peer(url, url)
-    known = ", ".join(settings.agents) or "none"
-    raise PeerError(
-        f"there is no agent {target!r} under a2a.agents (there are: {known}){did_you_mean(target, settings.agents)}. "
-        f"A URL such as https://agent.example.org is fine too"
-    )
+    hint = did_you_mean(target, settings.agents, then="A URL such as https://agent.example.org is allowed too")
+    raise PeerError(f"there is no agent {target!r} under a2a.agents{hint}")
 
 
 def read_token(env: Mapping[str, str], variable: str, where: str) -> str:

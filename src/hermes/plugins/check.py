@@ -108,6 +108,7 @@ def check_manifest(folder: Path) -> Iterator[PluginFinding]:
         yield PluginFinding(severity, rule, problem, str(file), _line_of(text, field))
 
 
+_HOOKS_LISTED = "'hermes hooks spec' lists them"
 #: Severity, rule, field and text.
 _Problem = tuple[Severity, str, str, str]
 
@@ -116,7 +117,7 @@ def _problems(fields: dict[str, Any]) -> Iterator[_Problem]:
     for name in fields:
         if name not in (*_TEXT_FIELDS, *_LIST_FIELDS, *_OTHER_FIELDS):
             hint = did_you_mean(str(name), (*_TEXT_FIELDS, *_LIST_FIELDS, *_OTHER_FIELDS))
-            yield "warning", "manifest-field", str(name), f"{name} is no known field{hint}"
+            yield "warning", "manifest-field", str(name), f"there is no field {name!r}{hint}"
     for name in _TEXT_FIELDS:
         value = fields.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, str | int | float)):
@@ -152,12 +153,8 @@ def _list_problems(fields: dict[str, Any]) -> Iterator[_Problem]:
             elif not isinstance(item, str):
                 yield "error", "manifest-type", name, f"{name} has a {type(item).__name__}; names are expected"
             elif name == "provides_hooks" and item not in HOOKS:
-                yield (
-                    "warning",
-                    "hook-name",
-                    name,
-                    f"provides_hooks: there is no hook {item!r}{did_you_mean(item, HOOKS)}",
-                )
+                hint = did_you_mean(item, HOOKS, otherwise=_HOOKS_LISTED)
+                yield "warning", "hook-name", name, f"provides_hooks: there is no hook {item!r}{hint}"
 
 
 def _env_problem(item: object) -> str:
@@ -301,7 +298,7 @@ def _check_names(tree: ast.Module, file: Path) -> Iterator[PluginFinding]:
             keyword, valid, noun = _REGISTRATIONS[method]
             name = _literal(node, keyword, constants)
             if name is not None and name not in valid:
-                text = f"there is no {noun} {name!r}{did_you_mean(name, valid)}"
+                text = f"there is no {noun} {name!r}{did_you_mean(name, valid, otherwise=_HOOKS_LISTED)}"
                 yield PluginFinding("error", f"{noun.split()[0]}-name", text, str(file), node.lineno)
         elif isinstance(node.func.value, ast.Name) and node.func.value.id in contexts:
             yield from _check_member(method, node, file)
@@ -312,9 +309,8 @@ def _check_member(method: str, call: ast.Call, file: Path) -> Iterator[PluginFin
 
     if method.startswith("register_") and not hasattr(PluginContext, method):
         known = [name for name in dir(PluginContext) if name.startswith("register_")]
-        yield PluginFinding(
-            "error", "ctx-member", f"ctx has no {method}{did_you_mean(method, known)}", str(file), call.lineno
-        )
+        text = f"ctx has no {method}{did_you_mean(method, known)}"
+        yield PluginFinding("error", "ctx-member", text, str(file), call.lineno)
 
 
 def _context_names(tree: ast.Module) -> set[str]:

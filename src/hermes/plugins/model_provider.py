@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.errors import PluginError
+from hermes.errors import PluginError, did_you_mean
 from hermes.models.endpoint import Endpoint, Quirks
 from hermes.models.profiles import Profile
 
@@ -81,5 +81,5 @@ def _profile(given: ProviderProfile) -> Profile:
     }
     unknown = sorted(given.quirks.keys() - set(Quirks.__struct_fields__))
     if unknown:
-        raise ValueError(f"there is no quirk {unknown[0]!r}; there are {', '.join(Quirks.__struct_fields__)}")
+        raise ValueError(f"there is no quirk {unknown[0]!r}{did_you_mean(unknown[0], Quirks.__struct_fields__)}")
     return msgspec.convert(fields, Profile)

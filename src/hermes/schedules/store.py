@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
+from hermes.errors import did_you_mean
 from hermes.journal.bodies import clean_text
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
@@ -56,8 +57,9 @@ class Schedules:
             if matches:
                 names = ", ".join(one.id for one in matches[:4])
                 raise ScheduleError(f"{reference!r} fits several schedules ({names}); give the id")
-        hint = ", ".join(f"{one.id} ({one.name})" for one in known[:5]) or "none"
-        raise ScheduleError(f"there is no schedule {reference!r}; there are: {hint}")
+        listed = ", ".join(f"{one.id} ({one.name})" for one in known[:5])
+        hint = did_you_mean(reference, [one.name for one in known], otherwise=f"there are: {listed}" if known else None)
+        raise ScheduleError(f"there is no schedule {reference!r}{hint}")
 
     def runs(self, schedule_id: str | None = None, *, limit: int = 20) -> list[ScheduleRun]:
         """The latest runs, newest first: those of one schedule, or of all."""

@@ -16,7 +16,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from hermes.errors import HermesError, nearest
+from hermes.errors import HermesError, did_you_mean
 
 #: Schedules fire at most once a minute.
 SHORTEST_INTERVAL = 60
@@ -278,6 +278,5 @@ def _unknown_zone(name: str) -> str:
         return (
             f"the time zone {name!r} cannot be looked up: this machine has no tz database; install tzdata, or use UTC"
         )
-    near = nearest(name, known)
-    hint = f"did you mean {near!r}?" if near else "use an IANA name such as Europe/Berlin or UTC"
-    return f"the time zone {name!r} is unknown; {hint}"
+    hint = did_you_mean(name, known, otherwise="use an IANA name such as Europe/Berlin or UTC")
+    return f"there is no time zone {name!r}{hint}"

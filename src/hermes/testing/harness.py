@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.errors import PluginError
+from hermes.errors import PluginError, did_you_mean
 from hermes.hooks.execution_chain import ExecutionChain
 from hermes.hooks.observers import Answer, Emitter
 from hermes.hooks.request_chain import RequestChain, RequestOutcome
@@ -99,7 +99,7 @@ class PluginHarness:
         """Run a tool, the plugin's or a built-in one, and return its result."""
         tool = self.tools.get(name)
         if tool is None:
-            raise PluginError(f"there is no tool {name!r}; there are {', '.join(sorted(self.tools.all()))}")
+            raise PluginError(f"there is no tool {name!r}{did_you_mean(name, sorted(self.tools.all()))}")
         scope = scope or Scope(session_id="test-session", task_id="test-task", turn_id="test-turn")
         token = current_scope.set(scope)
         try:

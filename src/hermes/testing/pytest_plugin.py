@@ -124,6 +124,7 @@ def hermes_conformance() -> Callable[..., ConformanceReport]:
     violation, its file and line. Warnings count only when ``strict``; rules in ``allow`` never do. Other keywords
     go to ``hermes.testing.conformance.check.check_plugin``.
     """
+    from hermes.errors import did_you_mean
     from hermes.testing.conformance.check import RULES, check_plugin
 
     def assert_conforms(
@@ -132,7 +133,7 @@ def hermes_conformance() -> Callable[..., ConformanceReport]:
         __tracebackhide__ = True
         unknown = [rule for rule in allow if rule not in RULES]
         if unknown:
-            raise ValueError(f"there is no rule {unknown[0]!r}; rules are {', '.join(RULES)}")
+            raise ValueError(f"there is no rule {unknown[0]!r}{did_you_mean(unknown[0], RULES)}")
         report = check_plugin(plugin, **options)
         counted = report.findings if strict else report.errors
         broken = [str(finding) for finding in counted if finding.rule not in allow]

@@ -17,7 +17,7 @@ import msgspec
 
 from hermes.config.schema.sections import PermissionMode
 from hermes.config.trust import FolderTrust, project_root
-from hermes.errors import ConfigError
+from hermes.errors import ConfigError, did_you_mean
 
 PromptKind = Literal["commands", "agents"]
 PromptSource = Literal["user", "project"]
@@ -221,8 +221,8 @@ def _mode(name: str, path: Path) -> PermissionMode | Literal[""]:
     try:
         return msgspec.convert(_MODES_ELSEWHERE.get(name, name), PermissionMode | Literal[""])
     except msgspec.ValidationError:
-        modes = ", ".join(get_args(PermissionMode))
-        raise ConfigError(f"{path}: mode {name!r} is unknown; allowed: {modes}") from None
+        hint = did_you_mean(name, get_args(PermissionMode))
+        raise ConfigError(f"{path}: there is no mode {name!r}{hint}") from None
 
 
 def _first_line(body: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hermes.errors import HermesError
+from hermes.errors import HermesError, did_you_mean
 from hermes.tools.registry import Tool, ToolRegistry
 
 #: Names for all toolsets, except opt-in ones.
@@ -75,11 +75,7 @@ def _is_on_request(tool: Tool) -> bool:
 
 
 def _unknown(name: str, known: dict[str, frozenset[str]], registry: ToolRegistry) -> str:
-    import difflib
-
-    message = f"toolset {name!r} does not exist; there are: {', '.join(sorted(known))}"
     tool = registry.get(name)
     if tool is not None:
-        return f"{message}. {name!r} is a tool of the toolset {tool.toolset!r}"
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"{message}. Did you mean {near[0]!r}?" if near else message
+        return f"there is no toolset {name!r}; it is a tool of the toolset {tool.toolset!r}"
+    return f"there is no toolset {name!r}{did_you_mean(name, sorted(known))}"

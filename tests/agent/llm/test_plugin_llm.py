@@ -188,7 +188,7 @@ def test_choices_that_are_allowed_are_kept(home: Path, workdir: Path) -> None:
             assert (clerk.agent_id, clerk.provider) == ("clerk", "other")
             assert llm.complete(PING, agent_id="clerk", provider="custom").provider == "custom"
             assert llm.complete(PING, agent_id="twin").agent_id == "twin"
-            with pytest.raises(ValueError, match=r"there is no agent 'boss'.*known: clerk, twin"):
+            with pytest.raises(ValueError, match=r"there is no agent 'boss'; there are: clerk, twin. agents.boss in"):
                 llm.complete(PING, agent_id="boss")
             with pytest.raises(ValueError, match="unknown provider 'nobody'"):
                 llm.complete(PING, provider="nobody")

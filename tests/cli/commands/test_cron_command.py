@@ -81,7 +81,7 @@ def test_errors_say_what_to_do(cron: Cron) -> None:
     assert "names no file" in cron("add", "@daily", "x", "--deliver", "file:", code=1)
     assert "the prompt is empty" in cron("add", "@daily", "  ", code=1)
     assert "is not a folder" in cron("add", "@daily", "x", "--cwd", "gone", code=1)
-    assert "there is no schedule 'x'; there are: none" in cron("show", "x", code=1)
+    assert "there is no schedule 'x'; there are none" in cron("show", "x", code=1)
     cron("add", "@daily", "one", "--name", "same")
     cron("add", "@daily", "two", "--name", "same")
     assert "fits several schedules" in cron("show", "same", code=1)

@@ -65,7 +65,7 @@ def test_only_some_groups(home: Path, workdir: Path) -> None:
     assert [group["name"] for group in seen.document["groups"]] == ["tools", "terminal"]
     wrong = run_hermes("doctor", "jurnal", home=home, cwd=workdir)
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "unknown group 'jurnal'; groups are system, config" in wrong.stderr
+    assert "there is no group 'jurnal'; did you mean 'journal'?" in wrong.stderr
 
 
 def test_signs_that_the_output_can_show(home: Path, workdir: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from hermes.cli.doctor import model as model_checks
 from hermes.cli.doctor.model import probe
-from hermes.cli.model.problems import is_among, nearest_model
+from hermes.cli.model.problems import is_among
 from hermes.cli.model.setup import ModelSetup, Origins
 from hermes.config import Config, hermes_home
 from hermes.config.schema.sections import ModelProviderConfig
@@ -144,8 +144,8 @@ def test_a_name_that_is_not_listed_is_tried_before_it_is_called_wrong() -> None:
     with ScriptedProvider(failure(404, "no such model", code="model_not_found"), model="scripted-large") as provider:
         status, detail, fix = ask(provider.base_url, "scripted-lage")
     assert status == "broken"
-    assert "does not list the model scripted-lage" in detail
-    assert fix.startswith("did you mean scripted-large?")
+    assert "does not list the model 'scripted-lage'" in detail
+    assert fix.startswith("did you mean 'scripted-large'?")
 
 
 def test_the_server_says_no() -> None:
@@ -255,9 +255,6 @@ def test_names_of_models() -> None:
     assert is_among("llama3.2", ["qwen:latest", "llama3.2:latest"])
     assert is_among("gemini-pro", ["models/gemini-pro"])
     assert not is_among("pro", ["gemini-pro"])
-    assert nearest_model("GPT-5-mini", ["gpt-5", "gpt-5-mini"]) == "gpt-5-mini"
-    assert nearest_model("claude", ["vendor/claude-opus-9-20260101-preview-thinking"]) != ""
-    assert nearest_model("zzz", ["alpha"]) == ""
 
 
 # -- stored keys ----------------------------------------------------------------------------------------------------

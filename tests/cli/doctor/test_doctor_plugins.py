@@ -64,7 +64,7 @@ def test_what_can_be_told_without_running_it(home: Path, workdir: Path) -> None:
     assert (wheel["status"], "needs the package no-such-wheel>=2" in wheel["detail"]) == ("broken", True)
     assert wheel["command"].endswith("-m pip install 'no-such-wheel>=2'")
     assert seen.one("early", "ok")
-    assert "did you mean missing?" in seen.one("missng", "broken")["detail"]
+    assert "did you mean 'missing'?" in seen.one("missng", "broken")["detail"]
 
 
 def test_platforms_and_messages_that_did_not_get_through(home: Path, workdir: Path) -> None:
@@ -189,7 +189,7 @@ def test_hook_commands_that_cannot_be_read(home: Path, workdir: Path) -> None:
     unpaired = hooks(home, workdir, "echo 'half")
     assert "paired quotes" in unpaired.one("hooks", "broken")["detail"]
     misspelt = hooks(home, workdir, "true", event="pre_tool_cal")
-    assert any("did you mean pre_tool_call?" in finding["detail"] for finding in misspelt.findings)
+    assert any("did you mean 'pre_tool_call'?" in finding["detail"] for finding in misspelt.findings)
 
 
 # -- tools ----------------------------------------------------------------------------------------------------------

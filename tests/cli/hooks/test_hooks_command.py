@@ -104,7 +104,7 @@ def test_list_without_commands_and_with_odd_ones(home: Path, capsys: pytest.Capt
     assert "No hook commands are configured" in out(capsys, "list")
     configure(home, "  pre_tool_cal: [{command: ls}]\n", extra="hooks_auto_accept: true\n")
     assert main(["hooks", "list"]) == 0
-    assert "did you mean pre_tool_call?" in capsys.readouterr().err
+    assert "did you mean 'pre_tool_call'?" in capsys.readouterr().err
     configure(home, "  pre_tool_call: [{command: ls, matcher: '('}]\n")
     assert "hooks.pre_tool_call[0].matcher: found '('" in error(capsys, "list")
 
@@ -171,7 +171,7 @@ def test_test_says_why_a_command_failed(home: Path, workdir: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["pre_tol_call"], "unknown hook 'pre_tol_call'"),
+        (["pre_tol_call"], "there is no hook 'pre_tol_call'; did you mean 'pre_tool_call'?"),
         (["pre_llm_call"], "no command is configured for pre_llm_call"),
         (["pre_tool_call", "--args", "{"], "--args is not JSON"),
         (["pre_tool_call", "--args", "[]"], "--args is a JSON list"),
@@ -210,7 +210,7 @@ def test_spec_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     page = out(capsys, "spec", "post_approval_response")
     assert page.startswith("post_approval_response (hermes.observer.v1)\nwhen: ")
     assert "decided_by" in page and "(optional)" in page
-    assert "did you mean pre_tool_call?" in error(capsys, "spec", "pre_tol_call")
+    assert "did you mean 'pre_tool_call'?" in error(capsys, "spec", "pre_tol_call")
 
 
 # -- chat -----------------------------------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ def test_a_name_that_is_not_listed(home: Path, capsys: Output, server: ModelServ
     write(home, lab(server), f"LAB_TOKEN={KEY}\n")
     before = (home / "config.yaml").read_text()
     line = said(capsys, "set", "alfa", code=1)
-    assert "does not list the model alfa (it lists 2); did you mean alpha?" in line and "--no-check" in line
+    assert "does not list the model 'alfa'; did you mean 'alpha'?" in line and "--no-check" in line
     assert (home / "config.yaml").read_text() == before
     server.models.append("alfa")  # the list that is remembered does not have it yet
     said(capsys, "set", "alfa")

@@ -133,7 +133,7 @@ def test_the_key(home: Path, capsys: Output, server: ModelServer) -> None:
 def test_the_model_name(home: Path, capsys: Output, server: ModelServer) -> None:
     use(home, server.base_url, "alfa")
     kind, line = problem(capsys)
-    assert kind == "model" and "does not list the model alfa (it lists 2); did you mean alpha?" in line
+    assert kind == "model" and "does not list the model 'alfa'; did you mean 'alpha'?" in line
 
 
 def test_the_address(home: Path, capsys: Output, server: ModelServer) -> None:

@@ -109,7 +109,7 @@ def test_the_list_tells_status_and_source_and_runs_nothing(home: Path, tmp_path:
     assert rows["web/find"]["missing_env"] == ["FIND_KEY"]
     assert "kind is 'oddity'" in rows["web/find"]["problems"][0]
     assert captured.err == (
-        "Warning: plugins.enabled: unknown plugin 'lost'; there are broken, idle, memory/brain, off, on, ours, "
+        "Warning: plugins.enabled: unknown plugin 'lost'; there are: broken, idle, memory/brain, off, on, ours, "
         "web/find\n"
     )
     assert not (tmp_path / "ran").exists()
@@ -292,7 +292,7 @@ def test_a_plugin_that_stays_disabled_through_anothers_name_is_told(home: Path, 
 def test_unknown_names_get_suggestions(home: Path, capsys: Output) -> None:
     write_plugin(home / "plugins" / "audit")
     for command in ("enable", "disable", "info", "update", "remove", "check"):
-        assert "there is no plugin 'audti'; did you mean audit?" in refused(capsys, command, "audti")
+        assert "there is no plugin 'audti'; did you mean 'audit'?" in refused(capsys, command, "audti")
     assert not config_path(home).exists()
 
 

@@ -137,9 +137,9 @@ def test_a_plugin_is_found_by_key_name_or_unambiguous_leaf(rig: Rig) -> None:
         assert find_plugin(name, found).key == "web/firecrawl"
     with pytest.raises(PluginError, match="could be any of search/exa, web/exa; use the whole key"):
         find_plugin("exa", found)
-    with pytest.raises(PluginError, match=r"there is no plugin 'web/firecrow'; did you mean web/firecrawl\?"):
+    with pytest.raises(PluginError, match=r"there is no plugin 'web/firecrow'; did you mean 'web/firecrawl'\?"):
         find_plugin("web/firecrow", found)
-    with pytest.raises(PluginError, match="there are search/exa, web/exa, web/firecrawl"):
+    with pytest.raises(PluginError, match="there are: search/exa, web/exa, web/firecrawl"):
         find_plugin("zzzzzz", found)
     with pytest.raises(PluginError, match="none is installed"):
         find_plugin("x", {})

@@ -110,7 +110,7 @@ def test_statuses_and_counters_of_all_plugins(rig: Rig) -> None:
 def test_an_unknown_enabled_name_warns_with_a_suggestion(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.write("weather")
     rig.load(enabled=["wether"])
-    assert "there is no plugin 'wether'; did you mean weather?" in caplog.text
+    assert "there is no plugin 'wether'; did you mean 'weather'?" in caplog.text
 
 
 def test_extra_loads_one_without_enabling_it(rig: Rig) -> None:
@@ -123,7 +123,7 @@ def test_extra_loads_one_without_enabling_it(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("trace", "there is no plugin 'trace'; did you mean tracer"),
+        ("trace", "there is no plugin 'trace'; did you mean 'tracer'?"),
         ("off", "plugin 'off' is in plugins.disabled"),
         ("bad", "plugin 'bad' cannot be loaded: ValueError: nope"),
         ("broken", "plugin 'broken' cannot be loaded: .*plugin.yaml: is not valid YAML"),

@@ -55,7 +55,7 @@ def test_everything_that_cannot_be_used_is_told_at_once(tmp_path: Path) -> None:
 def test_odd_settings_are_warnings(shell: ShellRig, caplog: pytest.LogCaptureFixture) -> None:
     [unknown] = shell.load("pre_tool_cal", "ls")
     assert unknown == (
-        "hooks.pre_tool_cal: there is no hook of that name; did you mean pre_tool_call? Its commands never run"
+        "hooks.pre_tool_cal: there is no hook of that name; did you mean 'pre_tool_call'? Its commands never run"
     )
     [ignored] = shell.load("on_session_end", Configured(command="true", matcher="terminal"))
     assert ignored == "hooks.on_session_end[0].matcher is ignored: on_session_end is not about a tool"

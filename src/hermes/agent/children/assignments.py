@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from hermes.config.schema.sections import DelegationConfig
-from hermes.errors import HermesError
+from hermes.errors import HermesError, did_you_mean
 from hermes.tools.registry import Args, Tool, ToolRegistry
 from hermes.tools.toolsets import toolsets
 
@@ -92,8 +92,9 @@ class AssignmentReader:
         for agent in self.agents:
             if agent.name == name:
                 return agent
-        names = ", ".join(agent.name for agent in self.agents)
-        raise HermesError(f"there is no agent {name!r}; {f'there are: {names}' if names else 'leave agent out'}")
+        names = [agent.name for agent in self.agents]
+        hint = did_you_mean(name, names, otherwise=None if names else "leave agent out")
+        raise HermesError(f"there is no agent {name!r}{hint}")
 
     def _role(self, wanted: str) -> tuple[Role, str]:
         if wanted not in ("leaf", "orchestrator"):

@@ -12,7 +12,7 @@ from hermes.agent.llm.models import Models
 from hermes.agent.llm.side_call import SideModel
 from hermes.agent.workers import Workers
 from hermes.config.schema.sections import CompressionConfig, Config
-from hermes.errors import PluginError
+from hermes.errors import PluginError, did_you_mean
 from hermes.hooks.callback import describe
 from hermes.hooks.table import Hooks
 from hermes.journal.turns.steps import Message
@@ -89,10 +89,8 @@ class Contexts:
         offer = plugins.take("context_engine", name)
         if offer is None:
             offered = sorted({Compressor.name, *(entry.name for entry in plugins.waiting("context_engine"))})
-            notice = (
-                f"context engine {name!r} (context.engine) was not found, {Compressor.name!r} is used; "
-                f"there are: {', '.join(offered)}"
-            )
+            hint = did_you_mean(name, offered, then=f"{Compressor.name!r} is used")
+            notice = f"context.engine: there is no context engine {name!r}{hint}"
             log.warning("%s", notice)
             return [notice]
         from hermes.agent.context.plugin_engine import PluginEngine  # few hosts have one

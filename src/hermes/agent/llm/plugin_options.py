@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from hermes.agent.llm.models import Models
 from hermes.config.schema.sections import AgentProfileConfig
-from hermes.errors import ConfigError, HermesError
+from hermes.errors import ConfigError, HermesError, did_you_mean
 from hermes.models.endpoint import Endpoint
 from hermes.models.vision import able_to_read, sees_images
 
@@ -196,10 +196,8 @@ class ModelRoutes:
         if agent_id in ("", DEFAULT_AGENT) and agent_id not in agents:
             return AgentProfileConfig()
         if agent_id not in agents:
-            known = ", ".join(sorted(agents)) or "none"
-            raise ValueError(
-                f"there is no agent {agent_id!r}; agents.{agent_id} in config.yaml adds it (known: {known})"
-            )
+            hint = did_you_mean(agent_id, sorted(agents), then=f"agents.{agent_id} in config.yaml adds it")
+            raise ValueError(f"there is no agent {agent_id!r}{hint}")
         return agents[agent_id]
 
     def _chosen(self, provider: str, model: str, profile: str, main: Sequence[Endpoint]) -> list[Endpoint]:

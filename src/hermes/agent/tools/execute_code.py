@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from hermes.errors import TurnSuspended
+from hermes.errors import TurnSuspended, did_you_mean
 from hermes.scope import Interrupt
 from hermes.tools.code import __file__ as _package
 from hermes.tools.registry import Args, Tool, ToolContext
@@ -190,7 +190,7 @@ class ScriptRun:
         if self.calls >= limit:
             return {"refused": f"a script may call {limit} tools (code_execution.max_tool_calls)"}
         if request.name not in tools:
-            return {"refused": f"there is no tool {request.name!r} here; there are: {', '.join(sorted(tools))}"}
+            return {"refused": f"there is no tool {request.name!r} here{did_you_mean(request.name, sorted(tools))}"}
         self.calls += 1
         began = time.monotonic()
         try:

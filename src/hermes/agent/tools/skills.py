@@ -38,8 +38,7 @@ def run_skill_view(args: Args, context: ToolContext, skills: Skills) -> str:
     try:
         if skill is None:
             names = [one.name for one in skills.usable(cwd, principal)]
-            hint = did_you_mean(name, names) or f"; there are: {', '.join(names[:50]) or 'none'}"
-            raise HermesError(f"there is no skill {name!r}{hint}")
+            raise HermesError(f"there is no skill {name!r}{did_you_mean(name, names)}")
         if not file_path:
             return tool_result(success=True, **skill_view(skill))
         refusal = partial(_refusal, context=context, home=skills.home, is_foreign=skill.source == "project")

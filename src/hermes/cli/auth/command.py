@@ -15,12 +15,12 @@ from hermes.cli.terminal import plain, print_json, print_note
 from hermes.cli.trace.format import fitted_table
 from hermes.config import Config, hermes_home, load_config, load_env_file
 from hermes.config.schema.sections import ModelConfig, PoolStrategy
-from hermes.errors import ConfigError, CredentialError, nearest
+from hermes.errors import ConfigError, CredentialError
 from hermes.models.credentials.credential import Credential
 from hermes.models.credentials.refresh import login_command
 from hermes.models.credentials.store import AuthFile
 from hermes.models.profiles import CUSTOM, PROFILES
-from hermes.models.routing import endpoint_for, name_of
+from hermes.models.routing import endpoint_for, name_of, unknown_provider
 from hermes.sanitize import Redactor, redact_text
 
 _EXAMPLES = """
@@ -112,13 +112,10 @@ def _known(provider: str, auth: AuthHome) -> str:
     with Models(auth.file.home, auth.config, os.environ, Redactor()) as models:
         models.load_plugins(provider)
         profiles = models.profiles
-    known = sorted({*profiles, *auth.config.providers, CUSTOM})
     name = name_of(auth.config, provider, profiles)
-    if name in known:
+    if name in {*profiles, *auth.config.providers, CUSTOM}:
         return name
-    near = nearest(provider, known)
-    hint = f"did you mean {near!r}?" if near else f"known: {', '.join(known)}."
-    raise CredentialError(f"unknown provider {provider!r}; {hint} 'providers.{provider}' in config.yaml adds one")
+    raise CredentialError(unknown_provider(provider, auth.config, profiles))
 
 
 # -- login ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from hermes.cli.cluster.worker import require_cluster
 from hermes.cli.terminal import plain, print_json, running_time
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
-from hermes.errors import HermesError
+from hermes.errors import HermesError, did_you_mean
 
 if TYPE_CHECKING:
     from hermes.dispatch.cluster.membership import WorkerRow
@@ -90,5 +90,4 @@ def _named(beginning: str, operators: Operators) -> WorkerRow:
         return found[0]
     if found:
         raise HermesError(f"several workers start with {beginning!r}; give more of the id")
-    known = ", ".join(worker.id for worker in workers) or "none"
-    raise HermesError(f"there is no worker {beginning!r}; those there are: {known}")
+    raise HermesError(f"there is no worker {beginning!r}{did_you_mean(beginning, [worker.id for worker in workers])}")

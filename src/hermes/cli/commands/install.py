@@ -44,9 +44,7 @@ def run(args: argparse.Namespace) -> int:
         return _list(known, as_json=args.json)
     for extra in args.extras:
         if extra not in known:
-            names = ", ".join(sorted(known))
-            hint = did_you_mean(extra, known) or f"; there are {names}"
-            raise HermesError(f"there is no extra {plain(extra)!r}{hint}")
+            raise HermesError(f"there is no extra {plain(extra)!r}{did_you_mean(extra, sorted(known))}")
     wanted = [requirement for extra in args.extras for requirement in known[extra]]
     command = [*_installer(), *wanted]
     if args.dry_run:

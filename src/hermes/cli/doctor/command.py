@@ -15,6 +15,7 @@ from hermes.cli.doctor.installation import Installation
 from hermes.cli.doctor.report import DoctorReport, GroupResults, print_group, print_summary
 from hermes.cli.terminal import print_error
 from hermes.config import hermes_home
+from hermes.errors import did_you_mean
 
 
 class CheckGroup(NamedTuple):
@@ -106,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the checks and print the report."""
     unknown = [name for name in args.groups if name not in GROUPS]
     if unknown:
-        print_error(f"unknown group {unknown[0]!r}; groups are {', '.join(GROUPS)}")
+        print_error(f"there is no group {unknown[0]!r}{did_you_mean(unknown[0], GROUPS)}")
         return 2
     # What the checked parts log is not shown: the report says it.
     logging.getLogger("hermes").addHandler(logging.NullHandler())

@@ -158,7 +158,7 @@ def _unknown(setting: str, name: str, known: set[str], *, is_harmless: bool) -> 
     from hermes.errors import did_you_mean
 
     detail = f"{setting}: {name!r} does not exist"
-    fix = did_you_mean(name, known).removeprefix("; ") or f"choose from {', '.join(sorted(known))}"
+    fix = did_you_mean(name, sorted(known)).removeprefix("; ")
     if is_harmless:
         return warning("toolsets", f"{detail} unless a plugin adds it", fix, command="hermes config edit")
     return broken("toolsets", detail, fix, command="hermes config edit")

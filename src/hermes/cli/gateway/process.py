@@ -14,7 +14,7 @@ from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import print_warnings
 from hermes.config.schema.sections import Config
 from hermes.dispatch.choose import missing_workers, surface_config
-from hermes.errors import HermesError
+from hermes.errors import HermesError, did_you_mean
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.schedules import ScheduleService
 from hermes.gateway.status import write_status
@@ -106,8 +106,8 @@ def _wanted(config: Config, only: list[str], *, has_api: bool) -> list[str]:
     configured = [name for name, settings in config.gateway.platforms.items() if settings.enabled]
     unknown = [name for name in only if name not in config.gateway.platforms]
     if unknown:
-        known = ", ".join(config.gateway.platforms) or "none"
-        raise HermesError(f"there is no gateway.platforms.{unknown[0]} in config.yaml; there are: {known}")
+        hint = did_you_mean(unknown[0], config.gateway.platforms)
+        raise HermesError(f"there is no gateway.platforms.{unknown[0]} in config.yaml{hint}")
     names = only or configured
     if not names and not has_api:
         raise HermesError(

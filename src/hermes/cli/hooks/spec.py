@@ -8,7 +8,7 @@ from hermes.cli.terminal import print_json
 from hermes.contract.fields import Fields
 from hermes.contract.hooks import HOOKS, OBSERVER_SCHEMA, PAIRS, HookSpec
 from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA, MiddlewareSpec
-from hermes.errors import HermesError, nearest
+from hermes.errors import HermesError, did_you_mean
 
 
 def print_spec(name: str, *, as_json: bool) -> int:
@@ -92,6 +92,5 @@ def _page(name: str) -> str:
 
 
 def _unknown(name: str) -> str:
-    close = nearest(name, [*HOOKS, *MIDDLEWARE])
-    hint = f"did you mean {close}?" if close else "'hermes hooks spec' lists them"
-    return f"unknown hook or middleware kind {name!r}; {hint}"
+    hint = did_you_mean(name, [*HOOKS, *MIDDLEWARE], otherwise="'hermes hooks spec' lists them")
+    return f"there is no hook or middleware kind {name!r}{hint}"

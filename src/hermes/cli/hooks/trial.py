@@ -12,7 +12,7 @@ from hermes.cli.hooks.consent import ask_at_terminal
 from hermes.cli.terminal import one_line, short_duration
 from hermes.contract.fields import Field
 from hermes.contract.hooks import HOOKS, OBSERVER_SCHEMA
-from hermes.errors import HermesError
+from hermes.errors import HermesError, did_you_mean
 from hermes.plugins.shell_hooks.command import HookCommand
 from hermes.plugins.shell_hooks.consent import AllowList
 from hermes.plugins.shell_hooks.load import ShellHook, agreement_to
@@ -56,7 +56,8 @@ def try_hook(
 ) -> int:
     """Run every command of the hook that applies; 1 when there was none or one of them failed."""
     if event not in HOOKS:
-        raise HermesError(f"unknown hook {event!r}; 'hermes hooks spec' lists them")
+        hint = did_you_mean(event, HOOKS, otherwise="'hermes hooks spec' lists them")
+        raise HermesError(f"there is no hook {event!r}{hint}")
     payload = sample_payload(event, tool, _arguments(tool, args))
     chosen = [command for command in commands if command.event == event]
     if not chosen:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from hermes.errors import ConfigError, FailureReason, HermesError, ProviderError
+from hermes.errors import ConfigError, FailureReason, HermesError, ProviderError, did_you_mean
 from hermes.http.errors import ProxyError, ProxyUnreachable, TimedOut
 from hermes.http.proxy import proxy_for
 from hermes.local.endpoint import is_local
@@ -112,11 +112,9 @@ def _said(error: ProviderError) -> str:
 
 def not_listed(endpoint: Endpoint, models: Sequence[str]) -> ModelProblem:
     """The server has other models than the one that is asked for."""
-    near = nearest_model(endpoint.model, models)
-    more = f" and {len(models) - 5} more" if len(models) > 5 else ""
-    hint = f"did you mean {near}?" if near else f"it has {', '.join(models[:5])}{more}."
-    detail = f"{address_of(endpoint)} does not list the model {endpoint.model} (it lists {len(models)})"
-    return ModelProblem("model", detail, f"{hint} The setting is model.default, or the model of the fallback")
+    detail = f"{address_of(endpoint)} does not list the model {endpoint.model!r}"
+    then = "The setting is model.default, or the model of the fallback"
+    return ModelProblem("model", detail, did_you_mean(endpoint.model, models, then=then, most=5).removeprefix("; "))
 
 
 def _network(error: ProviderError, endpoint: Endpoint) -> ModelProblem | None:
@@ -170,15 +168,3 @@ def _proxy_place(proxy: str) -> str:
 def is_among(model: str, models: Sequence[str]) -> bool:
     """Whether a model is in a server's list: some put a folder before the name, or a tag after it."""
     return any(name in (model, f"{model}:latest") or name.endswith(f"/{model}") for name in models)
-
-
-def nearest_model(model: str, models: Sequence[str]) -> str:
-    """The name that is most like the one given; empty when none is."""
-    from difflib import get_close_matches
-
-    wanted = model.lower()
-    by_lower = {name.lower(): name for name in models}
-    close = get_close_matches(wanted, by_lower, n=1, cutoff=0.5)
-    if close:
-        return by_lower[close[0]]
-    return next((name for lower, name in by_lower.items() if wanted in lower), "")

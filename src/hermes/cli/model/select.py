@@ -17,13 +17,13 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from hermes.cli.auth.command import key_from_stdin, key_from_terminal
-from hermes.cli.model.problems import address_of, explain, is_among, nearest_model, not_listed
+from hermes.cli.model.problems import address_of, explain, is_among, not_listed
 from hermes.cli.model.server_models import list_models
 from hermes.cli.model.setup import LIST_TIMEOUTS, ModelSetup, known_provider, open_setup
 from hermes.cli.terminal import can_prompt, column_wrapped, one_line, plain, print_lines, print_note
 from hermes.config import config_path, env_path
 from hermes.config.schema.sections import ModelConfig
-from hermes.errors import ConfigError, CredentialError, HermesError, ProviderError
+from hermes.errors import ConfigError, CredentialError, HermesError, ProviderError, did_you_mean, nearest
 from hermes.local.endpoint import LOCAL, is_local
 from hermes.local.install.weights import NotInstalled
 from hermes.models.credentials.store import check_key
@@ -92,9 +92,9 @@ def choose_model(models: Sequence[str], default: str = "") -> str | None:
             shown = found[:_MOST_SHOWN]
             _show_models(shown, len(found))
             continue
-        insisted, near = typed, nearest_model(typed, models)
-        hint = f"; did you mean {near}?" if near else "."
-        say(f"{one_line(typed, 80)} is not listed{hint} Type it again to use it anyway.")
+        insisted = typed
+        hint = did_you_mean(typed, models, otherwise="", then="Type it again to use it anyway.")
+        say(f"{one_line(typed, 80)} is not listed{hint}")
 
 
 def _show_models(shown: Sequence[str], count: int) -> None:
@@ -314,7 +314,7 @@ def _corrected(setup: ModelSetup, chosen: Selection, endpoint: Endpoint, models:
     models = _listed(setup, endpoint, chosen.key, refresh=True) or ()
     if is_among(chosen.model, models):
         return True
-    problem, near = not_listed(endpoint, models), nearest_model(chosen.model, models)
+    problem, near = not_listed(endpoint, models), nearest(chosen.model, models)
     if not can_prompt():
         hint = problem.fix.partition(" The setting")[0]
         raise ConfigError(f"{problem.detail}; {hint} Nothing was changed (--no-check sets it anyway)")

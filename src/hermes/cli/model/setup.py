@@ -19,11 +19,11 @@ from hermes.cli.terminal import plain, print_note
 from hermes.config import Config, apply_env, env_path, hermes_home, load_config, load_env_file
 from hermes.config.schema.sections import ModelConfig, ModelProviderConfig
 from hermes.config.secrets import home_secrets
-from hermes.errors import ConfigError, ProviderError, nearest
+from hermes.errors import ConfigError, ProviderError
 from hermes.local.endpoint import LOCAL, is_local
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.models.profiles import CUSTOM, PROFILES, Profile
-from hermes.models.routing import endpoint_for, name_of
+from hermes.models.routing import endpoint_for, name_of, unknown_provider
 from hermes.sanitize import Redactor
 
 
@@ -258,10 +258,7 @@ def known_provider(name: str, config: Config, profiles: Mapping[str, Profile]) -
     """The canonical name of a provider. Raises ``ConfigError`` for an unknown one."""
     if _is_known(name, config, profiles):
         return name_of(config, name, profiles)
-    known = sorted({*profiles, *config.providers, CUSTOM})
-    near = nearest(name, known)
-    hint = f"did you mean {near!r}?" if near else f"known: {', '.join(known)}."
-    raise ConfigError(f"unknown provider {name!r}; {hint} 'providers.{name}' in config.yaml adds one")
+    raise ConfigError(unknown_provider(name, config, profiles))
 
 
 def _is_known(name: str, config: Config, profiles: Mapping[str, Profile]) -> bool:

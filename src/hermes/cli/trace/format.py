@@ -9,7 +9,7 @@ from typing import Any
 from hermes.cli.terminal import cells, short_duration, table_width, terminal_width
 from hermes.commands.text import columns
 from hermes.config import hermes_home
-from hermes.errors import SessionNotFound
+from hermes.errors import SessionNotFound, did_you_mean
 from hermes.journal.bodies import message_text
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.port import Store, home_store
@@ -40,18 +40,11 @@ def session_named(store: Store, name: str | None) -> str:
     try:
         return sessions.get(name).id
     except SessionNotFound as error:
-        near = _near(sessions, name) if str(error).startswith("no session") else []
-        if not near:
+        if not str(error).startswith("no session"):
             raise
-        found = " or ".join(near)
-        raise SessionNotFound(f"no session {name!r}; did you mean {found}? 'hermes trace list' shows all") from None
-
-
-def _near(sessions: Sessions, name: str) -> list[str]:
-    import difflib
-
-    ids = [row.id for row in sessions.list(limit=_SEARCHED, children=True)]
-    return difflib.get_close_matches(name, ids, n=3, cutoff=0.6)
+        ids = [row.id for row in sessions.list(limit=_SEARCHED, children=True)]
+        hint = did_you_mean(name, ids, otherwise="", then="'hermes trace list' shows all")
+        raise SessionNotFound(f"no session {name!r}{hint}") from None
 
 
 # -- writing --------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from hermes.errors import ConfigError, CredentialError
+from hermes.errors import ConfigError, CredentialError, did_you_mean
 from hermes.models.credentials.credential import Credential, StoredFields, read_credential
 
 if TYPE_CHECKING:
@@ -276,9 +276,8 @@ def _not_one(provider: str, which: str, known: list[Credential], found: list[Cre
     if not known:
         return f"nothing is stored for {provider}; 'hermes auth list' shows what is"
     if not found:
-        return (
-            f"no credential {which!r} is stored for {provider}; there is: {', '.join(repr(one.label) for one in known)}"
-        )
+        hint = did_you_mean(which, [one.label for one in known])
+        return f"no credential {which!r} is stored for {provider}{hint}"
     names = ", ".join(f"{one.id} ({one.label})" for one in found)
     return f"{provider} has several credentials that could be meant; name one of: {names}"
 

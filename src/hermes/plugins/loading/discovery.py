@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes.errors import PluginError
+from hermes.errors import PluginError, did_you_mean
 from hermes.plugins.loading.manifest import FILE_NAMES, PluginManifest, Source, read_manifest
 
 log = logging.getLogger("hermes.plugins")
@@ -107,15 +107,9 @@ def find_plugin(name: str, manifests: Mapping[str, PluginManifest]) -> PluginMan
     raise PluginError(f"there is no plugin {name!r}{suggestion(name, manifests)}")
 
 
-def suggestion(name: str, manifests: Iterable[str]) -> str:
-    """``; did you mean …`` with the keys nearest to a name, or what there is."""
-    import difflib  # only a mistake needs it
-
-    keys = sorted(manifests)
-    nearest = difflib.get_close_matches(name, keys, n=3, cutoff=0.6)
-    if nearest:
-        return f"; did you mean {' or '.join(nearest)}?"
-    return f"; there are {', '.join(keys)}" if keys else "; none is installed"
+def suggestion(name: str, manifests: Collection[str]) -> str:
+    """The rest of a sentence about a plugin that was not found: the key that was probably meant, or those there are."""
+    return did_you_mean(name, sorted(manifests), otherwise=None if manifests else "none is installed")
 
 
 def _add(found: dict[str, PluginManifest], manifest: PluginManifest) -> None:

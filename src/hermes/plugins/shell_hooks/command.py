@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hermes.config.schema.sections import ShellHookConfig
 from hermes.contract.hooks import HOOKS
-from hermes.errors import ConfigError, nearest
+from hermes.errors import ConfigError, did_you_mean
 from hermes.hooks.subscriber import OnError
 
 #: Programs that run the script named after them: consent is then given to the script.
@@ -61,7 +61,9 @@ def read_hook_commands(
     number = 0
     for event, entries in events.items():
         if event not in HOOKS:
-            warnings.append(f"hooks.{event}: there is no hook of that name; {_nearest(event)} Its commands never run")
+            listed, then = "'hermes hooks spec' lists them", "Its commands never run"
+            hint = did_you_mean(event, HOOKS, otherwise=listed, then=then)
+            warnings.append(f"hooks.{event}: there is no hook of that name{hint}")
             number += len(entries)
             continue
         for index, entry in enumerate(entries):
@@ -117,11 +119,6 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 def _has_tool(event: str) -> bool:
     return any(field.name == "tool_name" for field in HOOKS[event].fields)
-
-
-def _nearest(event: str) -> str:
-    close = nearest(event, HOOKS)
-    return f"did you mean {close}?" if close else "see: hermes hooks spec."
 
 
 def is_file(path: Path) -> bool:

@@ -172,7 +172,7 @@ class ConformanceCheck:
     def _check_registrations(self, host: ConformanceHost) -> None:
         for made in host.watched.registrations:
             if not made.known:
-                hint = did_you_mean(str(made.name), (*HOOKS, *MIDDLEWARE))
+                hint = did_you_mean(str(made.name), (*HOOKS, *MIDDLEWARE), otherwise="")
                 text = f"there is no hook or middleware kind {made.name!r}{hint}"
                 self._findings.add("unknown-name", text, made.source, site=str(made.name))
 

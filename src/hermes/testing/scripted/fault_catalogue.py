@@ -7,6 +7,7 @@ import gzip
 import zlib
 from collections.abc import Iterator, Mapping
 
+from hermes.errors import did_you_mean
 from hermes.testing.scripted.faults import ECHO, Fault, Step
 from hermes.testing.scripted.replies import ScriptedCall, ScriptedReply, completion, events, text, tool_calls
 
@@ -246,7 +247,7 @@ class _Catalogue(Mapping[str, Fault]):
         try:
             return _all()[name]
         except KeyError:
-            raise KeyError(f"no fault is named {name!r}; there are {', '.join(_all())}") from None
+            raise KeyError(f"there is no fault {name!r}{did_you_mean(name, _all())}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(_all())
