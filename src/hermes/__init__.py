@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hermes.api.agent import Agent, AgentSession
     from hermes.api.function_tool import tool
     from hermes.api.output import OutputError
-    from hermes.api.stream import AsyncTurnStream, TurnStream
+    from hermes.api.stream import AsyncTurnStream, TextRestarted, TurnStream
     from hermes.config.schema.sections import Config
     from hermes.contract import events as events
     from hermes.contract.events import TurnEvent
@@ -48,6 +48,7 @@ __all__ = [
     "ProviderError",
     "SessionBusy",
     "SessionNotFound",
+    "TextRestarted",
     "TurnEvent",
     "TurnFailed",
     "TurnResult",
@@ -68,6 +69,7 @@ _HOMES = {
     "Config": "hermes.config.schema.sections",
     "Interrupt": "hermes.scope",
     "OutputError": "hermes.api.output",
+    "TextRestarted": "hermes.api.stream",
     "TurnEvent": "hermes.contract.events",
     "TurnFailed": "hermes.agent.events",
     "TurnResult": "hermes.agent.events",

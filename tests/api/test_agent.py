@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 import hermes
-from hermes import Agent, ApprovalAnswer, ApprovalRequest, Interrupt, tool
-from hermes.api.stream import TextRestarted
+from hermes import Agent, ApprovalAnswer, ApprovalRequest, Interrupt, TextRestarted, tool
 from hermes.contract.events import TextDelta, TextWithdrawn
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call
 from support.left_turn import COMMAND, check_taken_up_once, leave_turn
@@ -52,6 +51,7 @@ def test_the_public_names_are_these() -> None:
         "ProviderError",
         "SessionBusy",
         "SessionNotFound",
+        "TextRestarted",
         "TurnEvent",
         "TurnFailed",
         "TurnResult",

@@ -98,19 +98,25 @@ def is_code(path: str) -> bool:
 
 
 class Listeners:
-    """The listeners of one turn, which come and go while it runs. One that fails hears no more."""
+    """The listeners of one turn, which come and go while it runs. One that fails hears no more; the turn continues.
 
-    def __init__(self, turn_id: str) -> None:
-        self._turn_id = turn_id
+    ``subject`` is what they listen to, for the log. ``on_failure`` learns of a failure, after the log.
+    """
+
+    def __init__(self, subject: str, on_failure: Callable[[Exception], None] | None = None) -> None:
+        self._subject = subject
+        self._on_failure = on_failure
         self.all: list[Listener] = []
 
     def __call__(self, event: TurnEvent) -> None:
         for listener in tuple(self.all):
             try:
                 listener(event)
-            except Exception:
-                log.exception("a listener of turn %s failed; it hears no more", self._turn_id)
+            except Exception as error:
+                log.exception("a listener of %s failed; it hears no more", self._subject)
                 self.all.remove(listener)
+                if self._on_failure is not None:
+                    self._on_failure(error)
 
 
 class MaskedListener:

@@ -3,28 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 
-from hermes.agent.events import Listener, TurnResult, ignore_events
+from msgspec.structs import replace
+
+from hermes.agent.events import Listener, Listeners, TurnResult, ignore_events
+from hermes.api.arguments import (
+    check_functions,
+    check_listener,
+    check_max_turns,
+    check_options,
+    check_paths,
+    check_settings,
+    check_texts,
+    checked_interrupt,
+    checked_list,
+)
+from hermes.api.callback_failures import CallbackFailures
 from hermes.api.coroutines import caller_loop
-from hermes.api.function_tool import function_tool
+from hermes.api.function_tool import function_tools
 from hermes.api.output import OutputFormat, run_structured
 from hermes.api.responder import AnswerQuestion, Approve, CallbackResponder
-from hermes.api.running import RunningTurns
+from hermes.api.running import RunningTurn, RunningTurns
 from hermes.api.stream import AsyncTurnStream, RunTurn, TurnStream
 from hermes.config import Config, hermes_home, load_config, load_env_file
 from hermes.config.load import load_document
 from hermes.contract.events import TurnEvent
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
+from hermes.journal.turns.recovery import GIVEN_UP
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
     from hermes.agent.session import Session
+    from hermes.agent.workers import Workers
+
+S = TypeVar("S")
 
 #: What a user says: text, or content parts as in the chat completions format.
 UserMessage = str | list[dict[str, Any]]
@@ -33,17 +52,24 @@ UserMessage = str | list[dict[str, Any]]
 _A_PART = '{"type": "text", "text": "Hello"}'
 
 
-class RunOptions(TypedDict, total=False):
-    """The options of a turn."""
+class TurnOptions(TypedDict, total=False):
+    """The options of a turn whose events are iterated over."""
 
     #: A type or a JSON schema that the answer must fit; the value is ``result.output``.
     output: Any
     #: Image files to send along.
     images: Sequence[str | Path]
     #: An idempotency key: the same key again returns the recorded answer and runs nothing.
-    request_key: str
+    request_key: str | None
     #: Cancels the turn, from any thread.
-    interrupt: Interrupt
+    interrupt: Interrupt | None
+
+
+class RunOptions(TurnOptions, total=False):
+    """The options of a turn."""
+
+    #: Called with every event: by ``run`` in the thread of the turn, by ``arun`` on the event loop.
+    on_event: Callable[[TurnEvent], None]
 
 
 class Agent:
@@ -74,8 +100,13 @@ class Agent:
         cwd: str | Path | None = None,
         max_turns: int | None = None,
     ) -> None:
-        if isinstance(toolsets, str):
-            raise TypeError(f"toolsets must be a list of names, such as [{toolsets!r}]")
+        check_texts(model=model, provider=provider, base_url=base_url, api_key=api_key, system_prompt=system_prompt)
+        check_paths(home=home, cwd=cwd)
+        check_settings(config)
+        check_functions(approve=approve, answer=answer)
+        check_max_turns(max_turns)
+        toolsets = None if toolsets is None else checked_list("toolsets", toolsets)
+        plugins = checked_list("plugins", plugins)
         # A program that sets up no logging does not want warnings on its stderr.
         log = logging.getLogger("hermes")
         if not log.handlers:
@@ -99,29 +130,35 @@ class Agent:
                 max_turns=max_turns,
                 plugins=[plugin for plugin in plugins if isinstance(plugin, str)],
                 plugin_objects=[plugin for plugin in plugins if not isinstance(plugin, str)],
-                tools=[function_tool(function) for function in tools],
+                tools=function_tools(checked_list("tools", tools)),
                 platform="api",
                 unattended=not (approve or answer),
             ),
             cwd=folder,
             env=environment,
         )
-        self._responder = CallbackResponder(approve, answer) if approve or answer else None
+        self._failures = CallbackFailures(self._host.notices, self._host.redactor)
+        self._responder = CallbackResponder(approve, answer, self._failures) if approve or answer else None
 
     @property
     def notices(self) -> list[str]:
-        """Warnings from the start, such as unknown settings or plugins that did not load; one line each."""
-        return [*self._warnings, *self._host.notices]
+        """Warnings, one line each: about unknown settings, plugins that did not load, callbacks that failed."""
+        problems = (
+            f"plugin {one.manifest.key}: {problem}" for one in self._host.plugins.loaded for problem in one.problems
+        )
+        return [*self._warnings, *problems, *self._host.notices]
 
     def session(self, session_id: str | None = None) -> AgentSession:
         """A new conversation, or the recorded one with that id (or a unique beginning of it)."""
+        if session_id is not None:
+            check_texts(session_id=session_id)
         return self._open(session_id)
 
     def run(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnResult:
         """Answer one message in a conversation of its own. The options are those of ``AgentSession.run``."""
         return self._open(is_single=True).run(message, **options)
 
-    def stream(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnStream:
+    def stream(self, message: UserMessage, **options: Unpack[TurnOptions]) -> TurnStream:
         """The same as an iterator of events."""
         return self._open(is_single=True).stream(message, **options)
 
@@ -129,7 +166,7 @@ class Agent:
         """``run`` for asyncio."""
         return await self._open(is_single=True).arun(message, **options)
 
-    def astream(self, message: UserMessage, **options: Unpack[RunOptions]) -> AsyncTurnStream:
+    def astream(self, message: UserMessage, **options: Unpack[TurnOptions]) -> AsyncTurnStream:
         """``stream`` for asyncio; to be called where an event loop runs."""
         return self._open(is_single=True).astream(message, **options)
 
@@ -139,7 +176,7 @@ class Agent:
         session = host.new_session() if session_id is None else host.resume_session(session_id)
         if self._responder is not None:
             host.responders.attach(session.id, self._responder)
-        return AgentSession(host, session, self._turns, is_single=is_single)
+        return AgentSession(host, session, self._turns, self._failures, is_single=is_single)
 
     def close(self) -> None:
         """Interrupt the turns that run, end every session and release everything the agent holds."""
@@ -163,13 +200,23 @@ class Agent:
 class AgentSession:
     """One conversation. It is recorded turn by turn; one turn runs at a time."""
 
-    def __init__(self, host: Host, session: Session, turns: RunningTurns, *, is_single: bool = False) -> None:
+    def __init__(
+        self,
+        host: Host,
+        session: Session,
+        turns: RunningTurns,
+        failures: CallbackFailures,
+        *,
+        is_single: bool = False,
+    ) -> None:
         self._host = host
         self._session = session
         self._turns = turns
+        self._failures = failures
         #: A conversation of one message, which ends with its turn.
         self._is_single = is_single
-        self._interrupt = Interrupt()
+        # ``TextWithdrawn`` says to those who read events that text does not count.
+        session.can_withdraw_text = True
 
     @property
     def id(self) -> str:
@@ -181,56 +228,68 @@ class AgentSession:
         """The conversation as the model sees it: a copy."""
         return [dict(message) for message in self._session.messages()]
 
-    def run(
-        self,
-        message: UserMessage,
-        *,
-        on_event: Callable[[TurnEvent], None] = ignore_events,
-        **options: Unpack[RunOptions],
-    ) -> TurnResult:
+    def run(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnResult:
         """Answer a message. A turn that fails or is interrupted is a result too: see ``status`` and ``error``.
 
         ``OutputError`` when an ``output`` was asked for and the model does not give one. ``on_event`` is called in the
-        thread of the turn.
+        thread of the turn; one that fails hears no more, and the turn continues.
         """
-        run, interrupt = self._prepare(message, options)
-        return run(on_event, interrupt)
+        heard = self._take_listener("run", options)
+        run, turn = self._prepare(message, options)
+        return run(heard or ignore_events, turn.interrupt)
 
-    def stream(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnStream:
+    def stream(self, message: UserMessage, **options: Unpack[TurnOptions]) -> TurnStream:
         """Answer a message on a thread of its own; iterate over its events, then read ``result``."""
-        run, interrupt = self._prepare(message, options, streams=True)
-        return TurnStream(run, self._host.workers, interrupt)
+        with self._starting():
+            check_options("stream", options, TurnOptions.__annotations__)
+        return self._start(TurnStream, message, options)
 
     async def arun(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnResult:
-        """``run`` for asyncio. Cancelling the task interrupts the turn, which still ends in order."""
-        return await self.astream(message, **options).result()
+        """``run`` for asyncio. Cancelling the task interrupts the turn, which still ends in order.
 
-    def astream(self, message: UserMessage, **options: Unpack[RunOptions]) -> AsyncTurnStream:
+        ``on_event`` is called on the event loop.
+        """
+        heard = self._take_listener("arun", options)
+        stream = self.astream(message, **options)
+        if heard is None:
+            return await stream.result()
+        async with stream:
+            async for event in stream:
+                heard(event)
+        return await stream.result()
+
+    def astream(self, message: UserMessage, **options: Unpack[TurnOptions]) -> AsyncTurnStream:
         """``stream`` for asyncio; to be called where an event loop runs."""
-        run, interrupt = self._prepare(message, options, streams=True)
-        token = caller_loop.set(asyncio.get_running_loop())
+        with self._starting():
+            check_options("astream", options, TurnOptions.__annotations__)
+            token = caller_loop.set(asyncio.get_running_loop())
         try:
-            return AsyncTurnStream(run, self._host.workers, interrupt)
+            return self._start(AsyncTurnStream, message, options)
         finally:
             caller_loop.reset(token)
 
     def finish(self, *, interrupt: Interrupt | None = None) -> TurnResult | None:
         """Finish the last turn when it was cut off by a crash, interrupted or failed. None when it has its answer."""
-        own = self._next_interrupt(interrupt)
-        with self._turns.entered(own):
-            return self._session.finish_open_turn(interrupt=own)
+        turn = self._turns.add(self.id, checked_interrupt(interrupt))
+        with self._turns.entered(turn):
+            result = self._session.finish_open_turn(interrupt=turn.interrupt)
+        return result and self._explained(result, turn.interrupt.reason)
 
     def abandon(self, reason: str = "the program did not continue it") -> TurnResult | None:
         """Give up the last turn when a process that died left it: nothing of it runs any more. None without one."""
-        return self._session.abandon_open_turn(reason)
+        check_texts(reason=reason)
+        result = self._session.abandon_open_turn(reason)
+        return result and self._explained(result, f"{GIVEN_UP}: {reason}")
 
     def steer(self, text: str) -> bool:
         """Say something to the agent during a turn; it is read before the next model call. False when no turn runs."""
+        check_texts(text=text)
         return self._session.steer(text)
 
     def interrupt(self, reason: str = "interrupted") -> None:
-        """Stop the turn that runs. May be called from any thread."""
-        self._interrupt.cancel(reason)
+        """Stop the turn that runs in this conversation on this agent. May be called from any thread."""
+        check_texts(reason=reason)
+        self._turns.interrupt(self.id, reason)
 
     def close(self) -> None:
         """End the conversation on this agent; its record stays."""
@@ -239,40 +298,68 @@ class AgentSession:
 
     # -- private ------------------------------------------------------------------------------------------------
 
-    def _next_interrupt(self, given: Interrupt | None) -> Interrupt:
-        self._interrupt = given or Interrupt()
-        return self._interrupt
-
-    def _prepare(
-        self, message: UserMessage, options: RunOptions, *, streams: bool = False
-    ) -> tuple[RunTurn, Interrupt]:
-        """What runs the turn, and its interrupt. Options that cannot be used raise here, in the caller's thread.
-
-        ``TextWithdrawn`` says to the reader of a stream that text does not count.
-        """
+    @contextlib.contextmanager
+    def _starting(self) -> Generator[None]:
+        """What fails here keeps the turn from running: a conversation of one message is over then."""
         try:
-            content = _with_images(_checked(message), options.get("images", ()))
-            if not content or (isinstance(content, str) and not content.strip()):
-                raise HermesError("the message is empty")
-            output, key = options.get("output"), options.get("request_key")
-            wanted = None if output is None else OutputFormat(output)
+            yield
         except BaseException:
             self._end_single()
             raise
 
+    def _take_listener(self, method: str, options: RunOptions) -> Listener | None:
+        """What calls ``on_event``, which is taken out of the options; None without one."""
+        with self._starting():
+            check_options(method, options, RunOptions.__annotations__)
+            given = options.pop("on_event", None)
+            if given is None or given is ignore_events:
+                return None
+            check_listener(given)
+        listeners = Listeners(f"session {self.id}", self._failures.listener_failed)
+        listeners.all.append(given)
+        return listeners
+
+    def _start(self, make: Callable[[RunTurn, Workers, Interrupt], S], message: UserMessage, options: TurnOptions) -> S:
+        run, turn = self._prepare(message, options)
+        with self._starting():
+            try:
+                return make(run, self._host.workers, turn.interrupt)
+            except BaseException:
+                self._turns.remove(turn)
+                raise
+
+    def _prepare(self, message: UserMessage, options: TurnOptions) -> tuple[RunTurn, RunningTurn]:
+        """What runs the turn, and the turn. Options that cannot be used raise here, in the caller's thread."""
+        with self._starting():
+            content = _with_images(_checked(message), checked_list("images", options.get("images", ())))
+            if not content or (isinstance(content, str) and not content.strip()):
+                raise HermesError("the message is empty")
+            output, key = options.get("output"), options.get("request_key")
+            if key is not None:
+                check_texts(request_key=key)
+            wanted = None if output is None else OutputFormat(output)
+            turn = self._turns.add(self.id, checked_interrupt(options.get("interrupt")))
+
         def run(listener: Listener, interrupt: Interrupt) -> TurnResult:
-            with self._turns.entered(interrupt):
-                self._session.can_withdraw_text = streams
+            with self._turns.entered(turn):
                 try:
                     if wanted is None:
-                        return self._session.run(content, listener=listener, interrupt=interrupt, request_key=key)
-                    return run_structured(
-                        self._session, content, wanted, listener=listener, interrupt=interrupt, request_key=key
-                    )
+                        result = self._session.run(content, listener=listener, interrupt=interrupt, request_key=key)
+                    else:
+                        result = run_structured(
+                            self._session, content, wanted, listener=listener, interrupt=interrupt, request_key=key
+                        )
+                    return self._explained(result, interrupt.reason)
                 finally:
                     self._end_single()
 
-        return run, self._next_interrupt(options.get("interrupt"))
+        return run, turn
+
+    def _explained(self, result: TurnResult, reason: str) -> TurnResult:
+        """The result, with the reason why it was interrupted."""
+        if result.status != "interrupted" or result.error is not None:
+            return result
+        return replace(result, error=self._host.redactor.redact(reason or "interrupted"))
 
     def _end_single(self) -> None:
         if self._is_single:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar, cast, get_type_hints, overload
+from typing import Any, ParamSpec, TypeVar, cast, get_args, get_type_hints, overload
 
 import msgspec
 
@@ -23,7 +23,9 @@ R = TypeVar("R")
 #: The toolset that functions belong to when the decorator names none.
 DEFAULT_TOOLSET = "program"
 
+_EFFECTS = get_args(Effect)
 _OPTIONS = "__hermes_tool__"
+_RENAME = "hermes.tool(name=...)"
 #: A parameter's description in a docstring: Google style (``name: text``, also ``name (type): text``) or reST.
 _GOOGLE_PARAMETER = re.compile(r"^(\s+)\*{0,2}(\w+)(?:\s*\([^)]*\))?:\s+(.*)$")
 _REST_PARAMETER = re.compile(r"^\s*:param\s+(?:\S+\s+)?(\w+):\s*(.*)$")
@@ -76,6 +78,8 @@ def tool(
     model learns that the outcome is unknown. ``parallel`` lets several calls of one reply run at the same time.
     ``untrusted`` marks results as text of strangers, such as a web page, for the model.
     """
+    if effect not in _EFFECTS:
+        raise ValueError(f"tool: found the effect {effect!r}; allowed: {', '.join(_EFFECTS)}")
     options = ToolOptions(name, description, toolset, effect, parallel, untrusted)
 
     def mark(marked: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,6 +109,17 @@ def function_tool(function: Callable[..., Any]) -> Tool:
         parallel=options.parallel,
         untrusted=options.untrusted,
     )
+
+
+def function_tools(functions: Iterable[Callable[..., Any]]) -> list[Tool]:
+    """The tools that call these functions. ``TypeError`` when two have the same name."""
+    tools: dict[str, Tool] = {}
+    for function in functions:
+        made = function_tool(function)
+        if made.name in tools:
+            raise TypeError(f"two functions in tools are called {made.name!r}; rename one, or use {_RENAME}")
+        tools[made.name] = made
+    return list(tools.values())
 
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:

@@ -1,10 +1,11 @@
-"""The turns that run on one agent, so that closing it can stop them."""
+"""The turns that run on one agent, so that any handle of a session can interrupt them and closing stops them all."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from collections.abc import Generator
+from dataclasses import dataclass
 
 from hermes.errors import HermesError
 from hermes.scope import Interrupt
@@ -13,12 +14,22 @@ from hermes.scope import Interrupt
 STOP_SECONDS = 5.0
 
 
+@dataclass(slots=True, eq=False)
+class RunningTurn:
+    """A turn from the moment the program asked for it."""
+
+    session_id: str
+    interrupt: Interrupt
+    #: The thread that runs it; None until it has one.
+    thread: int | None = None
+
+
 class RunningTurns:
     """Thread-safe."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._turns: dict[object, tuple[Interrupt, int]] = {}
+        self._turns: set[RunningTurn] = set()
         self._is_stopped = False
 
     def refuse_if_stopped(self) -> None:
@@ -26,30 +37,45 @@ class RunningTurns:
         if self._is_stopped:
             raise HermesError("this agent was closed; open another one")
 
-    @contextlib.contextmanager
-    def entered(self, interrupt: Interrupt) -> Generator[None]:
-        """A turn with that interrupt runs in this thread."""
-        key = object()
+    def add(self, session_id: str, interrupt: Interrupt) -> RunningTurn:
+        """A turn that is about to run: it can be interrupted from here on. ``entered`` or ``remove`` ends that."""
+        turn = RunningTurn(session_id, interrupt)
         with self._changed:
             self.refuse_if_stopped()
-            self._turns[key] = (interrupt, threading.get_ident())
+            self._turns.add(turn)
+        return turn
+
+    def remove(self, turn: RunningTurn) -> None:
+        """The turn is over, or will not run."""
+        with self._changed:
+            self._turns.discard(turn)
+            self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def entered(self, turn: RunningTurn) -> Generator[None]:
+        """The turn runs in this thread, and is over after the block."""
+        turn.thread = threading.get_ident()
         try:
             yield
         finally:
-            with self._changed:
-                del self._turns[key]
-                self._changed.notify_all()
+            self.remove(turn)
+
+    def interrupt(self, session_id: str, reason: str) -> None:
+        """Interrupt what runs in that session. It takes no lock, so a signal handler may call it."""
+        for turn in tuple(self._turns):
+            if turn.session_id == session_id:
+                turn.interrupt.cancel(reason)
 
     def stop(self, reason: str) -> None:
         """Interrupt every turn and wait, for a limited time, until all have ended but one that this thread runs."""
         with self._changed:
             self._is_stopped = True
-            running = list(self._turns.values())
-        for interrupt, _ in running:
-            interrupt.cancel(reason)
+            running = tuple(self._turns)
+        for turn in running:
+            turn.interrupt.cancel(reason)
         with self._changed:
             self._changed.wait_for(self._only_mine, STOP_SECONDS)
 
     def _only_mine(self) -> bool:
         me = threading.get_ident()
-        return all(thread == me for _, thread in self._turns.values())
+        return all(turn.thread == me for turn in self._turns)

@@ -37,7 +37,7 @@ class _LocalTurn:
     def __init__(self, submission: Submission) -> None:
         self.submission = submission
         self.interrupt = Interrupt()
-        self.listeners = Listeners(submission.turn_id)
+        self.listeners = Listeners(f"turn {submission.turn_id}")
         self.watchers: list[Callable[[DispatchedTurn], None]] = []
         self.now = DispatchedTurn("queued")
         self.failures = 0

@@ -15,7 +15,8 @@ from hermes.models.profiles import CUSTOM, PROFILES, UNKNOWN_SERVER, Profile, ca
 
 NOT_CONFIGURED = (
     "no model is set up: run 'hermes model' to choose one, or 'hermes local install' to get a small one that needs "
-    "no key; --provider and --model name one for a single run (providers: {providers})"
+    "no key; --provider and --model name one for a single run, hermes.Agent(provider=..., model=...) one for a program "
+    "(providers: {providers})"
 )
 
 Profiles = Mapping[str, Profile]

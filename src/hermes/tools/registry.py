@@ -141,10 +141,8 @@ class ToolRegistry:
         existing = self._tools.get(tool.name)
         if existing is not None and not override:
             owner = f"plugin {existing.plugin!r}" if existing.plugin else "the runtime"
-            raise PluginError(
-                f"tool {tool.name!r} is already registered by {owner}; "
-                f"choose another name or register it with override=True"
-            )
+            way_out = "or register it with override=True" if tool.plugin else "(a function: hermes.tool(name=...))"
+            raise PluginError(f"tool {tool.name!r} is already registered by {owner}; choose another name {way_out}")
         self._tools[tool.name] = tool
 
     def remove(self, name: str) -> None:

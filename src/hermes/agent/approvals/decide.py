@@ -255,8 +255,8 @@ class Approvals:
             answer = responder.approve(request, question.scope.interrupt)
         except Exception as error:
             # Not to be able to ask must not mean yes.
-            log.warning("an approval could not be asked for: %s: %s", type(error).__name__, error)
-            return "deny", "the question could not be asked"
+            log.warning("an approval could not be asked for: %s: %s", type(error).__name__, error, exc_info=True)
+            return "deny", messages.NOT_ASKED
         if answer.choice == "once" and set(question.rules) == {"read-env-file"}:
             return "session", answer.reason  # a project's own file is asked about once
         is_kept = answer.choice in ("session", "always")
@@ -296,6 +296,8 @@ class Approvals:
                 return Decision(False, messages.timed_out(self.rules.timeout), "approval_timeout")
             case "smart_deny":
                 return Decision(False, messages.denied_by_model(question.findings), "approval_denied")
+            case "deny" if reason == messages.NOT_ASKED:
+                return Decision(False, messages.not_asked(), "approval_denied")
             case _:
                 return Decision(False, messages.denied(reason), "approval_denied")
 

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
 _NO_WAY_ROUND = "Do not try to reach the same in another way"
 
+#: The recorded reason of a denial that no user gave.
+NOT_ASKED = "the question could not be asked"
+
 
 def why(findings: Sequence[Finding]) -> str:
     """Why approval is needed, in one line."""
@@ -54,6 +57,15 @@ def denied(reason: str) -> str:
     """The user denied it."""
     said = f", saying: {reason}" if reason else ""
     return f"The user denied this call{said}. Do not repeat it, and do not work around it; ask what they want instead."
+
+
+def not_asked() -> str:
+    """Asking failed, so no user has seen the question."""
+    return (
+        "This call needs an approval, and asking for it failed because of a fault in the program, so it was not run. "
+        "The user has not seen the question and did not deny it. Do not repeat the call and do not work around it; "
+        "continue with what does not need it, or end your turn and say what waits for approval."
+    )
 
 
 def denied_by_model(findings: Sequence[Finding]) -> str:
