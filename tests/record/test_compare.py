@@ -16,8 +16,14 @@ from hermes.record.bisect import bisect, changes_between
 from hermes.record.compare import compare_recordings
 from hermes.record.recording import load_recording
 from hermes.record.replay.replay import ReplayResult, recorded_config, replay
+from hermes.record.totals import totals_of
 from hermes.testing import ScriptedProvider, text, tool_calls
 from support import HostFactory
+
+
+def test_a_cost_that_no_price_is_known_for_is_unknown_and_not_nothing(make_host: HostFactory) -> None:
+    host, session_id = run_with(make_host, text("a"))
+    assert totals_of(load_recording(host.store, session_id)).cost_usd is None
 
 
 def run_with(make_host: HostFactory, *answers: object) -> tuple[Host, str]:

@@ -257,8 +257,8 @@ def test_a_question_is_answered_in_the_page_and_the_answer_is_read_there(browser
     with chatting(host) as page, opened(browser, page.url) as tab:
         tab.fill(".composer textarea", "Remove the old folder.")
         tab.keyboard.press("Enter")
-        tab.wait_for_selector(".question")
-        expect(tab.locator(".question pre")).to_have_text("terminal: rm -r old")
+        tab.wait_for_selector(".open-question")
+        expect(tab.locator(".open-question pre")).to_have_text("terminal: rm -r old")
         expect(tab.locator(".top .badge")).to_have_text("1")
         tab.click("text=Timeline")
         tab.wait_for_selector(".bar.approval.waiting")

@@ -15,7 +15,8 @@ class Totals(msgspec.Struct, frozen=True):
     tool_calls: int
     input_tokens: int
     output_tokens: int
-    cost_usd: float
+    #: None when no price was known for any of its calls.
+    cost_usd: float | None
     seconds: float
 
 
@@ -24,6 +25,7 @@ def totals_of(recording: Recording) -> Totals:
     family = list(recording.family())
     turns = [turn for session in family for turn in session.turns if not turn.undone]
     calls = [call for turn in turns for call in turn.calls]
+    costs = [call.cost_usd for call in calls if call.cost_usd is not None]
     own = [turn for turn in recording.turns if not turn.undone]
     return Totals(
         turns=len(own),
@@ -31,6 +33,6 @@ def totals_of(recording: Recording) -> Totals:
         tool_calls=sum(key.startswith("tool:") for turn in turns for key in turn.steps),
         input_tokens=sum(call.input_tokens for call in calls),
         output_tokens=sum(call.output_tokens for call in calls),
-        cost_usd=sum(call.cost_usd or 0.0 for call in calls),
+        cost_usd=sum(costs) if costs else None,
         seconds=sum(max((turn.ended_at or turn.started_at) - turn.started_at, 0.0) for turn in own),
     )

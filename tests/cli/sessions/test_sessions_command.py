@@ -119,6 +119,14 @@ def test_the_list_is_a_table_that_fits(
     assert all(sum(2 if ord(c) > 0x2FFF else 1 for c in line) <= 80 for line in lines)
 
 
+def test_longer_ids_make_the_column_wider(capsys: pytest.CaptureFixture[str], two_talks: World) -> None:
+    two_talks.talk("telegram-4711-a-much-longer-id", "q", "a")
+    heading, *lines = sessions(capsys, "list").splitlines()
+    titles = {line.split()[0]: line[heading.index("TITLE") :] for line in lines}
+    assert titles["telegram-4711-a-much-longer-id"] == "q"
+    assert titles[PARIS] == "What is the capital of France?"
+
+
 def test_the_list_tells_how_sessions_stand(capsys: pytest.CaptureFixture[str], world: World) -> None:
     for state in ("failed", "interrupted"):
         turn = world.start(f"{state}-session", "q")

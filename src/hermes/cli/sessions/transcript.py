@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -34,11 +34,12 @@ _WHO = {"user": "You", "assistant": "Assistant", "system": "System"}
 # -- lists ----------------------------------------------------------------------------------------------------------
 
 
-def list_lines(rows: Iterable[SessionRow], runner: Runner, waiting: Container[str] = ()) -> Iterator[str]:
+def list_lines(rows: Sequence[SessionRow], runner: Runner, waiting: Container[str] = ()) -> Iterator[str]:
     """A table of sessions, a line each. The turns of those in ``waiting`` wait for an answer."""
     is_narrow = terminal_width(80) < _NARROW
+    width = max((_ID_WIDTH, *(len(row.id) for row in rows)))  # those of callers have longer ids
     if not is_narrow:
-        yield f"{'ID':<{_ID_WIDTH}}  {'USED':<10}  {'TURNS':>5}  TITLE"
+        yield f"{'ID':<{width}}  {'USED':<10}  {'TURNS':>5}  TITLE"
     for row in rows:
         state = "waiting" if row.id in waiting else _state(row.state, row.runner, runner)
         note = "" if state == "completed" else f"[{state}] "
@@ -49,7 +50,7 @@ def list_lines(rows: Iterable[SessionRow], runner: Runner, waiting: Container[st
             yield _fitted(f"{row.id}  {_ago(row.updated_at)}")
             yield _fitted(f"  {title}")
         else:
-            yield _fitted(f"{row.id:<{_ID_WIDTH}}  {_ago(row.updated_at):<10}  {row.turns:>5}  {title}")
+            yield _fitted(f"{row.id:<{width}}  {_ago(row.updated_at):<10}  {row.turns:>5}  {title}")
 
 
 def hit_lines(hits: Iterable[Hit]) -> Iterator[str]:

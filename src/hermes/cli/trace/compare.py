@@ -71,9 +71,15 @@ def _total_rows(totals: list[Totals]) -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, str]] = []
     for name in totals[0].__struct_fields__:
         values = [getattr(one, name) for one in totals]
-        shown = [f"{value:.4f}" if isinstance(value, float) else f"{value:,}" for value in values]
+        shown = [_shown(value) for value in values]
         rows.append((name.replace("_", " "), shown[0], shown[1]))
     return rows
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return "unknown"
+    return f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
 
 
 def _page(runs: list[Recording], differences: list[Difference], totals: list[Totals]) -> str:

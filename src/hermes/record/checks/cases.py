@@ -185,8 +185,9 @@ def _unmet(expected: Expectations, recording: Recording) -> Iterator[str]:
     totals = totals_of(recording)
     if expected.max_steps is not None and totals.model_steps > expected.max_steps:
         yield f"max_steps: expected at most {expected.max_steps}; found {totals.model_steps}"
-    if expected.max_cost_usd is not None and totals.cost_usd > expected.max_cost_usd:
-        yield f"max_cost_usd: expected at most {expected.max_cost_usd}; found {totals.cost_usd:.6f}"
+    cost = totals.cost_usd or 0.0
+    if expected.max_cost_usd is not None and cost > expected.max_cost_usd:
+        yield f"max_cost_usd: expected at most {expected.max_cost_usd}; found {cost:.6f}"
 
 
 def _unmet_text(expected: Expectations, recording: Recording) -> Iterator[str]:

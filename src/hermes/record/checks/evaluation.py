@@ -130,7 +130,7 @@ class Evaluation:
         totals = totals_of(load_recording(self.host.store, session_id))
         if known is None:
             with self._lock:
-                self._spent += totals.cost_usd
+                self._spent += totals.cost_usd or 0.0
         session.close()
         tokens = totals.input_tokens + totals.output_tokens
         resumed = known is not None and known.turns[0].state == "completed"
@@ -138,7 +138,7 @@ class Evaluation:
         return self._report(
             SampleResult(
                 *(sample.id, model, session_id, turn.state, answer, score.value, score.reason),
-                *(totals.seconds, tokens, totals.cost_usd, resumed),
+                *(totals.seconds, tokens, totals.cost_usd or 0.0, resumed),
             )
         )
 

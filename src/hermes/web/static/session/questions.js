@@ -17,8 +17,8 @@ export function Question({ id, kind, label, text, choices = [], onDone, isGone }
   };
   const buttons = (names) =>
     names.map(([value, name, look]) => html`<button class=${look} disabled=${state.busy || isGone} onClick=${() => answer(value)}>${name}</button>`);
-  if (state.done) return html`<div class="question done" role="status">Answered: ${state.done}</div>`;
-  return html`<div class="question">
+  if (state.done) return html`<div class="open-question done" role="status">Answered: ${state.done}</div>`;
+  return html`<div class="open-question">
     <p><b>${kind === "approval" ? "Approval needed" : "Question"}</b> ${label}</p>
     ${text ? html`<pre>${text}</pre>` : null}
     <div class="answers">

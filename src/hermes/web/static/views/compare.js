@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "../vendor/preact.js";
 import { address, get, useData } from "../api.js";
 import { count, duration, money } from "../format.js";
 
-const TOTALS = [["turns", "Turns", count], ["model_steps", "Model steps", count], ["tool_calls", "Tool calls", count], ["input_tokens", "Tokens in", count], ["output_tokens", "Tokens out", count], ["cost_usd", "Cost", money], ["seconds", "Time", duration]];
+const TOTALS = [["turns", "Turns", count], ["model_steps", "Model steps", count], ["tool_calls", "Tool calls", count], ["input_tokens", "Tokens in", count], ["output_tokens", "Tokens out", count], ["cost_usd", "Cost", (usd) => money(usd) || "–"], ["seconds", "Time", duration]];
 
 const look = (line) => ({ "+": "added", "-": "removed" })[line.trim()[0]] ?? "";
 
