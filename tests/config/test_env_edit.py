@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.config import env_path, load_env_file
-from hermes.config.environment import save_env
+from hermes.config.environment import remove_env, save_env
 from hermes.errors import ConfigError
 
 
@@ -39,3 +39,11 @@ def test_what_would_break_the_file_is_refused(home: Path) -> None:
     with pytest.raises(ConfigError, match="the value for TOKEN holds characters that cannot be stored"):
         save_env(home, {"TOKEN": "a\nPATH=/evil"})
     assert not env_path(home).exists()
+
+
+def test_a_variable_is_removed_with_every_line_of_it_and_the_rest_stays(home: Path) -> None:
+    home.mkdir()
+    env_path(home).write_text("# mine\nA=1\nexport B = old\nB='new'\nBB=2")
+    assert remove_env(home, "B")
+    assert env_path(home).read_text() == "# mine\nA=1\nBB=2\n"
+    assert not remove_env(home, "B")

@@ -21,6 +21,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 _SIMPLE_TERMINALS = ("", "dumb", "unknown")
 #: Variation selector that makes the character before it an emoji, which is two columns wide.
 _EMOJI = "\ufe0f"
+#: Upper bound of a secret's length.
+_LONGEST_SECRET = 65_536
 
 
 def plain(text: str) -> str:
@@ -337,6 +339,33 @@ def confirm(question: str) -> bool:
     except EOFError:
         print()
         return False
+
+
+def typed_secret(question: str, otherwise: str) -> str:
+    """A secret typed at the terminal, which does not show it; empty for none.
+
+    Raises ``HermesError`` when stdin is no terminal, or one that would show it; ``otherwise`` is the advice then.
+    """
+    from hermes.errors import HermesError
+
+    if not sys.stdin.isatty():
+        raise HermesError(f"not a terminal; {otherwise}")
+    import warnings
+    from getpass import GetPassWarning, getpass
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)
+        try:
+            return getpass(question).strip()
+        except GetPassWarning:
+            raise HermesError(f"this terminal would show what is typed; {otherwise}") from None
+        except EOFError:
+            return ""
+
+
+def secret_from_stdin() -> str:
+    """A secret from standard input, without the white space around it."""
+    return sys.stdin.read(_LONGEST_SECRET).strip()
 
 
 def _cells_of(character: str) -> int:

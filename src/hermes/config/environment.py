@@ -13,6 +13,7 @@ from hermes.errors import ConfigError
 # Kept as text: a pattern is compiled by the first use, and most runs have no use for these.
 _LINE = r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)"
 _REFERENCE = r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}"
+_VARIABLE = r"[A-Z_][A-Z0-9_]*"
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 #: Names of settings that may refer to the environment: where a service is and what opens it.
@@ -26,6 +27,11 @@ _DEEPEST = 200
 def holds_secret_or_address(key: str) -> bool:
     """Whether a setting of this name may be a secret or an address, so that its value is not shown in errors."""
     return key.lower().endswith(_REFERRING)
+
+
+def is_variable(key: str) -> bool:
+    """Whether a key of ``hermes config`` names an environment variable: capitals, digits and underscores."""
+    return re.fullmatch(_VARIABLE, key) is not None
 
 
 def env_path(home: Path) -> Path:
@@ -128,22 +134,49 @@ def save_env(home: Path, values: Mapping[str, str]) -> None:
     for name, value in values.items():
         if not value.isprintable() or "\ufffd" in value:
             raise ConfigError(f"the value for {name} holds characters that cannot be stored; it was not saved")
+
+    def change(lines: list[str]) -> None:
+        for name, value in values.items():
+            line = f"{name}={_quoted(value)}"
+            found = [index for index, text in enumerate(lines) if _sets(text, name)]
+            if found:
+                lines[found[-1]] = line  # of several the last counts
+            else:
+                lines.append(line)
+
+    _change(home, change)
+
+
+def remove_env(home: Path, name: str) -> bool:
+    """Remove a variable from ``.env``, every line of it. False when the file does not have it."""
+    removed: list[str] = []
+
+    def change(lines: list[str]) -> None:
+        removed.extend(line for line in lines if _sets(line, name))
+        lines[:] = [line for line in lines if line not in removed]
+
+    _change(home, change)
+    return bool(removed)
+
+
+def _change(home: Path, change: Callable[[list[str]], None]) -> None:
+    """Change the lines of the file under the lock of the home's files; one that stays the same is not written."""
     from hermes.config.files import locked, write_atomically
     from hermes.config.load import read_text
 
     with locked(home):
         path = env_path(home)
-        lines = (read_text(path) or "").splitlines()
-        for name, value in values.items():
-            line = f"{name}={_quoted(value)}"
-            own = re.compile(rf"\s*(?:export\s+)?{re.escape(name)}\s*=")
-            found = [index for index, text in enumerate(lines) if own.match(text)]
-            if found:
-                lines[found[-1]] = line  # of several the last counts
-            else:
-                lines.append(line)
-        write_atomically(path, "\n".join(lines) + "\n")
-        path.chmod(0o600)
+        before = (read_text(path) or "").splitlines()
+        after = list(before)
+        change(after)
+        if after != before:
+            write_atomically(path, "".join(f"{line}\n" for line in after))
+        if path.exists():
+            path.chmod(0o600)
+
+
+def _sets(line: str, name: str) -> bool:
+    return re.match(rf"\s*(?:export\s+)?{re.escape(name)}\s*=", line) is not None
 
 
 def _quoted(value: str) -> str:

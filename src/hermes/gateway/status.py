@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hermes.config.files import read_document, write_private_document
 from hermes.errors import HermesError
-from hermes.gateway.gateway import Gateway
+
+if TYPE_CHECKING:
+    from hermes.gateway.gateway import Gateway
 
 _FILE = "gateway.json"
 

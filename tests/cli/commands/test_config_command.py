@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import pty
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hermes.cli.main import main
-from hermes.config import config_path, load_config
+from hermes.config import config_path, load_config, load_env_file
 
 WRITTEN = """\
 # mine
@@ -171,6 +173,83 @@ def test_unset(home: Path, path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert shown(capsys, "unset", "agent.max_turns") == [f"agent.max_turns is removed from {path}; its default applies"]
     assert load_config(home).config.agent.max_turns == 90
     assert "agent.max_turns is not set in" in refused(capsys, "unset", "agent.max_turns")
+
+
+TOKEN = "tok-0123456789abcdef"
+
+
+def test_a_name_in_capitals_is_a_variable_in_the_env_file(
+    home: Path, path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLACK_BOT_TOKEN", raising=False)
+    env = home / ".env"
+    env.write_text("# keys\nOTHER=1\nSLACK_BOT_TOKEN=old\n")
+    env.chmod(0o644)
+    assert shown(capsys, "set", "SLACK_BOT_TOKEN", TOKEN) == [f"SLACK_BOT_TOKEN is set in {env}"]
+    assert env.read_text() == f"# keys\nOTHER=1\nSLACK_BOT_TOKEN='{TOKEN}'\n"
+    assert stat.S_IMODE(env.stat().st_mode) == 0o600
+    assert shown(capsys, "get", "SLACK_BOT_TOKEN") == [f"SLACK_BOT_TOKEN is set in {env}"]
+    assert shown(capsys, "unset", "SLACK_BOT_TOKEN") == [f"SLACK_BOT_TOKEN is removed from {env}"]
+    assert env.read_text() == "# keys\nOTHER=1\n"
+    assert "is not set; set it with: hermes config set SLACK_BOT_TOKEN" in refused(capsys, "get", "SLACK_BOT_TOKEN")
+    assert f"SLACK_BOT_TOKEN is not set in {env}" in refused(capsys, "unset", "SLACK_BOT_TOKEN")
+    monkeypatch.setenv("SLACK_BOT_TOKEN", TOKEN)
+    assert shown(capsys, "get", "SLACK_BOT_TOKEN") == ["SLACK_BOT_TOKEN is set in the environment of this shell"]
+    assert path.read_text() == WRITTEN
+
+
+def test_without_a_value_a_variable_is_read_from_standard_input(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{TOKEN}\n"))
+    assert shown(capsys, "set", "A1_KEY") == [f"A1_KEY is set in {home / '.env'}"]
+    assert load_env_file(home) == {"A1_KEY": TOKEN}
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert "no value was given for A1_KEY; nothing was changed" in refused(capsys, "set", "A1_KEY")
+    assert load_env_file(home) == {"A1_KEY": TOKEN}
+
+
+def test_what_cannot_be_set_as_a_variable_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "HERMES_HOME cannot be set in" in refused(capsys, "set", "HERMES_HOME", "/elsewhere")
+    assert "no value was given for agent.max_turns" in refused(capsys, "set", "agent.max_turns")
+    assert "some_token is not a known setting" in refused(capsys, "set", "some_token", TOKEN)
+    assert not (home / ".env").exists()
+
+
+def test_on_a_terminal_a_variable_is_typed_without_being_shown(home: Path) -> None:
+    main_end, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hermes", "config", "set", "SLACK_BOT_TOKEN"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,  # without a terminal of its own, it asks on stderr
+    )
+    os.close(terminal)
+    seen = b""
+    while b"(not shown)" not in seen:
+        seen += os.read(main_end, 1000)
+    os.write(main_end, f"{TOKEN}\n".encode())
+    with contextlib.suppress(OSError):  # the end of a terminal
+        while data := os.read(main_end, 1000):
+            seen += data
+    os.close(main_end)
+    assert process.wait(60) == 0, seen
+    assert b"SLACK_BOT_TOKEN is set in" in seen
+    assert TOKEN.encode() not in seen
+    assert load_env_file(home) == {"SLACK_BOT_TOKEN": TOKEN}
+
+
+@pytest.mark.parametrize("key", ["SLACK_BOT_TOKEN", "gateway.max_attempts", "agent.max_turns"])
+def test_a_gateway_that_runs_with_the_old_value_is_named(
+    home: Path, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    home.mkdir()
+    status = {"pid": os.getpid(), "started_at": 1.0, "written_at": 1.0}
+    (home / "gateway.json").write_text(json.dumps(status))
+    assert main(["config", "set", key, "7"]) == 0
+    says_so = f"The gateway that runs (process {os.getpid()}) uses it after a restart." in capsys.readouterr().err
+    assert says_so == (key != "agent.max_turns")
 
 
 def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from hermes.agent.llm.models import Models
-from hermes.cli.terminal import plain, print_json, print_note
+from hermes.cli.terminal import plain, print_json, print_note, secret_from_stdin, typed_secret
 from hermes.cli.trace.format import fitted_table
 from hermes.config import Config, hermes_home, load_config, load_env_file
 from hermes.config.schema.sections import ModelConfig, PoolStrategy
@@ -88,7 +87,7 @@ def _add(args: argparse.Namespace, auth: AuthHome) -> int:
 
     provider = _known(args.provider, auth)
     auth.file.pool()  # fail on an unreadable file before asking for a key
-    key = key_from_stdin() if args.key_stdin else key_from_terminal(provider)
+    key = secret_from_stdin() if args.key_stdin else key_from_terminal(provider)
     stored = add_key(auth.file, provider, key, args.profile)
     print(f"{plain(provider)}: key {stored.masked} stored as {plain(stored.label)!r}")
     return 0
@@ -169,30 +168,9 @@ def _configured(auth: AuthHome) -> list[Credential]:
     return found
 
 
-#: Upper bound of a key's length.
-_LONGEST_KEY = 65_536
-
-
-def key_from_stdin() -> str:
-    """The key from standard input."""
-    return sys.stdin.read(_LONGEST_KEY).strip()
-
-
 def key_from_terminal(provider: str) -> str:
     """The key typed at the terminal; empty for none."""
-    if not sys.stdin.isatty():
-        raise CredentialError("not a terminal; give the key on standard input with --key-stdin")
-    import warnings
-    from getpass import GetPassWarning, getpass
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", GetPassWarning)
-        try:
-            return getpass(f"Key for {plain(provider)} (not shown):  ").strip()
-        except GetPassWarning:
-            raise CredentialError("this terminal would show the key; use --key-stdin") from None
-        except EOFError:
-            return ""
+    return typed_secret(f"Key for {plain(provider)} (not shown):  ", "give the key on standard input with --key-stdin")
 
 
 _HEADINGS = ("PROVIDER", "ID", "PROFILE", "KEY", "REQUESTS", "STATE")

@@ -1,4 +1,7 @@
-"""``hermes config``: shows and changes the configuration; edits a copy, which replaces the file only when valid."""
+"""``hermes config``: shows and changes the configuration; edits a copy, which replaces the file only when valid.
+
+A name in capitals is an environment variable: it is kept in ``.env``, and its value is never shown.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,34 @@ from typing import Any
 
 import msgspec
 
-from hermes.cli.terminal import plain, print_data, print_error, print_json, print_lines, print_note
+from hermes.cli.terminal import (
+    plain,
+    print_data,
+    print_error,
+    print_json,
+    print_lines,
+    print_note,
+    secret_from_stdin,
+    typed_secret,
+)
 from hermes.commands.handlers.settings import masked, select, setting_lines
-from hermes.config import LoadedConfig, config_path, hermes_home, load_config, load_env_file
+from hermes.config import LoadedConfig, config_path, env_path, hermes_home, load_config, load_env_file
 from hermes.config.document import parse_value
 from hermes.config.edit import edit_config, replace_config, unset_config
+from hermes.config.environment import is_variable, remove_env, save_env
 from hermes.config.listing import Setting, list_settings
 from hermes.config.load import load_text, read_text
 from hermes.config.messages import dotted
 from hermes.errors import ConfigError
 
+_EXAMPLES = """
+examples:
+  hermes config set agent.max_turns 60         change a setting in config.yaml
+  hermes config set TELEGRAM_BOT_TOKEN         a name in capitals is a variable in .env: asks for it without showing it
+  hermes config set TELEGRAM_BOT_TOKEN < file  the same from a file; a VALUE would stay in the history of the shell
+  hermes config get TELEGRAM_BOT_TOKEN         whether it is set
+"""
+_KEY_HELP = "names joined by dots, such as agent.max_turns; or a variable in .env, such as OPENAI_API_KEY"
 _FIRST_TEXT = "# Hermes settings. 'hermes config show' lists them all with their defaults.\n"
 
 
@@ -98,19 +119,27 @@ def _wants_retry() -> bool:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the sub-commands."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
     commands = parser.add_subparsers(dest="action", metavar="ACTION")
     parser.set_defaults(action="show", key="", json=False)
     show = commands.add_parser("show", help="print the current settings, secrets redacted (the default)")
     show.add_argument("key", nargs="?", default="", metavar="KEY", help="only this setting or section")
     show.add_argument("--json", action="store_true", help="print one JSON document")
-    get = commands.add_parser("get", help="print the value of one setting")
-    get.add_argument("key", metavar="KEY", help="names joined by dots, such as agent.max_turns")
+    get = commands.add_parser("get", help="print the value of one setting, or whether a variable is set")
+    get.add_argument("key", metavar="KEY", help=_KEY_HELP)
     commands.add_parser("path", help="print the path of the file")
-    set_ = commands.add_parser("set", help="change one setting")
-    set_.add_argument("key", metavar="KEY", help="names joined by dots, such as agent.max_turns")
-    set_.add_argument("value", metavar="VALUE", help="written as in the file: 5, true, text, [a, b]")
-    unset = commands.add_parser("unset", help="remove one setting, so that its default applies")
-    unset.add_argument("key", metavar="KEY", help="names joined by dots, such as agent.max_turns")
+    set_ = commands.add_parser("set", help="change one setting, or one variable in .env")
+    set_.add_argument("key", metavar="KEY", help=_KEY_HELP)
+    set_.add_argument(
+        "value",
+        metavar="VALUE",
+        nargs="?",
+        help="written as in the file: 5, true, text, [a, b]; that of a variable is asked for, or read from standard "
+        "input, when it is left out",
+    )
+    unset = commands.add_parser("unset", help="remove one setting, so that its default applies, or one variable")
+    unset.add_argument("key", metavar="KEY", help=_KEY_HELP)
     commands.add_parser("edit", help="open the file in your editor ($VISUAL or $EDITOR)")
 
 
@@ -125,19 +154,81 @@ def run(args: argparse.Namespace) -> int:
         case "path":
             print(config_path(home))
         case "set":
-            edit_config(home, args.key, parse_value(args.value))
-            print(f"{args.key} is set in {config_path(home)}")
+            _set(home, args.key, args.value)
         case "unset":
-            if not unset_config(home, args.key):
-                raise ConfigError(f"{args.key} is not set in {config_path(home)}")
-            print(f"{args.key} is removed from {config_path(home)}; its default applies")
+            _unset(home, args.key)
         case _:
             return edit_by_hand(home)
     return 0
 
 
+def _set(home: Path, key: str, value: str | None) -> None:
+    if is_variable(key):
+        if key == "HERMES_HOME":
+            raise ConfigError(
+                f"HERMES_HOME cannot be set in {env_path(home)}, which lies in the home; set it in the shell"
+            )
+        value = _asked_for(key) if value is None else value
+        if not value:
+            raise ConfigError(
+                f"no value was given for {key}; nothing was changed. To remove it: hermes config unset {key}"
+            )
+        save_env(home, {key: value})
+        print(f"{key} is set in {env_path(home)}")
+    elif value is None:
+        raise ConfigError(f"no value was given for {key}; use: hermes config set {key} VALUE")
+    else:
+        edit_config(home, key, parse_value(value))
+        print(f"{key} is set in {config_path(home)}")
+    _print_restart_note(home, key)
+
+
+def _unset(home: Path, key: str) -> None:
+    if is_variable(key):
+        if not remove_env(home, key):
+            elsewhere = "; it is set in the environment of this shell" if os.environ.get(key) else ""
+            raise ConfigError(f"{key} is not set in {env_path(home)}{elsewhere}")
+        print(f"{key} is removed from {env_path(home)}")
+    else:
+        if not unset_config(home, key):
+            raise ConfigError(f"{key} is not set in {config_path(home)}")
+        print(f"{key} is removed from {config_path(home)}; its default applies")
+    _print_restart_note(home, key)
+
+
+def _asked_for(name: str) -> str:
+    """The value of a variable, typed without being shown, or from standard input."""
+    if sys.stdin.isatty():
+        return typed_secret(f"{name} (not shown):  ", "give the value on standard input")
+    return secret_from_stdin()
+
+
+def _print_restart_note(home: Path, key: str) -> None:
+    """Say so when a gateway runs with the old value."""
+    if not is_variable(key) and not key.startswith("gateway."):
+        return
+    from hermes.gateway.status import read_status
+
+    status = read_status(home)
+    if status is not None and status.is_running:
+        print_note(f"The gateway that runs (process {status.pid}) uses it after a restart.")
+
+
+def _get_variable(home: Path, name: str) -> int:
+    """Print whether a variable is set, and where; its value is not shown."""
+    if load_env_file(home).get(name):
+        print(f"{name} is set in {env_path(home)}")
+    elif os.environ.get(name):
+        print(f"{name} is set in the environment of this shell")
+    else:
+        raise ConfigError(f"{name} is not set; set it with: hermes config set {name}")
+    return 0
+
+
 def _get(home: Path, key: str) -> int:
     """Print one value: text as it is, anything else as JSON."""
+    if is_variable(key):
+        return _get_variable(home, key)
     settings = select(list(list_settings(_load(home).config)), key)
     if len(settings) > 1:
         names = ", ".join(dotted(setting.path) for setting in settings[:4])

@@ -16,11 +16,19 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from hermes.cli.auth.command import key_from_stdin, key_from_terminal
+from hermes.cli.auth.command import key_from_terminal
 from hermes.cli.model.problems import address_of, explain, is_among, not_listed
 from hermes.cli.model.server_models import list_models
 from hermes.cli.model.setup import LIST_TIMEOUTS, ModelSetup, known_provider, open_setup
-from hermes.cli.terminal import can_prompt, column_wrapped, one_line, plain, print_lines, print_note
+from hermes.cli.terminal import (
+    can_prompt,
+    column_wrapped,
+    one_line,
+    plain,
+    print_lines,
+    print_note,
+    secret_from_stdin,
+)
 from hermes.config import config_path, env_path
 from hermes.config.schema.sections import ModelConfig
 from hermes.errors import ConfigError, CredentialError, HermesError, ProviderError, did_you_mean, nearest
@@ -205,7 +213,7 @@ def run_set(args: argparse.Namespace) -> int:
     with open_setup() as setup:
         chosen = _read(setup, args.words, args.base_url)
         if args.key_stdin:
-            chosen.key = key_from_stdin()
+            chosen.key = secret_from_stdin()
             check_key(chosen.key)
         if not args.no_check and not _checked(setup, chosen):
             return 1

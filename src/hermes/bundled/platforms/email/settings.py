@@ -87,7 +87,7 @@ def read_settings(block: Mapping[str, Any] | None, env: Mapping[str, str] | None
     if "@" not in settings.address:
         raise given.error("address", f"is {settings.address!r}; it must be an address such as agent@example.com")
     if not settings.password:
-        raise given.error("password", f"is not set; store it with: hermes config set {given.variable('password')} …")
+        raise given.error("password", f"is not set; store it with: hermes config set {given.variable('password')}")
     for kind, host in (("imap", settings.imap_host), ("smtp", settings.smtp_host)):
         if getattr(settings, f"{kind}_security") == "none" and host not in _LOOPBACK:
             raise given.error(f"{kind}_security", "is none, and the password would be sent in the clear")

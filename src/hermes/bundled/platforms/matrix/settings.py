@@ -36,5 +36,5 @@ def read_settings(
     if not settings.homeserver:
         raise given.error("homeserver", "is not set; give its address, such as https://matrix.example.org")
     if not settings.access_token:
-        raise given.error("access_token", "is not set: hermes config set MATRIX_ACCESS_TOKEN …")
+        raise given.error("access_token", "is not set: hermes config set MATRIX_ACCESS_TOKEN")
     return settings

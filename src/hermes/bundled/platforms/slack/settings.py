@@ -52,7 +52,7 @@ def read_settings(
     for name, beginning in needed.items():
         value: str = getattr(settings, name)
         if not value:
-            raise given.error(name, f"is not set: hermes config set {given.variable(name)} …")
+            raise given.error(name, f"is not set: hermes config set {given.variable(name)}")
         if not value.startswith(beginning):
             raise given.error(name, f"does not begin with {beginning}; it is another kind of token")
     return settings

@@ -41,7 +41,7 @@ def read_settings(
     )
     if not settings.token:
         raise given.error(
-            "bot_token", f"is not set; get one from @BotFather: hermes config set {given.variable('bot_token')} …"
+            "bot_token", f"is not set; get one from @BotFather: hermes config set {given.variable('bot_token')}"
         )
     if not re.fullmatch(r"\d+:[\w-]+", settings.token):
         raise given.error("bot_token", "does not look like a token of @BotFather (digits, a colon, letters)")

@@ -83,7 +83,7 @@ def _read_route(name: str, fields: object, given: PlatformSettings) -> WebhookRo
     secret = given.environment(variable)
     if len(secret) < 16:
         what = "is too short; 16 characters are the least" if secret else "is not set"
-        raise given.error(key, f"needs a secret, and the variable {variable} {what} (hermes config set {variable} …)")
+        raise given.error(key, f"needs a secret, and the variable {variable} {what} (hermes config set {variable})")
     route = WebhookRoute(
         name=name,
         secret=secret,
