@@ -124,7 +124,7 @@ def test_longer_ids_make_the_column_wider(capsys: pytest.CaptureFixture[str], tw
     heading, *lines = sessions(capsys, "list").splitlines()
     titles = {line.split()[0]: line[heading.index("TITLE") :] for line in lines}
     assert titles["telegram-4711-a-much-longer-id"] == "q"
-    assert titles[PARIS] == "What is the capital of France?"
+    assert titles[PARIS].startswith("What is the capital")
 
 
 def test_the_list_tells_how_sessions_stand(capsys: pytest.CaptureFixture[str], world: World) -> None:
