@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, Optional, TypedDict
 
 import msgspec
 import pytest
+from pydantic import BaseModel, Field
 
 from hermes import Interrupt, tool
 from hermes.api.function_tool import function_tool, read_docstring
@@ -29,6 +31,20 @@ class Point:
 
 class Named(TypedDict):
     name: str
+
+
+class Part(BaseModel):
+    name: str
+    count: int = Field(default=1, gt=0, description="How many of them.")
+
+
+class Order(BaseModel):
+    parts: list[Part]
+    main: Part | None = None
+
+
+class Chain(BaseModel):
+    following: Chain | None = None
 
 
 class Tree(msgspec.Struct):
@@ -138,6 +154,71 @@ def test_the_interrupt_of_the_turn_is_handed_in() -> None:
     assert seen == [scope.interrupt]
 
 
+def test_an_optional_interrupt_is_handed_in_too() -> None:
+    seen: list[Any] = []
+
+    def wait(interrupt: Interrupt | None = None, other: Annotated[Optional[Interrupt], "of the turn"] = None) -> None:  # noqa: UP045
+        seen.extend((interrupt, other))
+
+    made, scope = function_tool(wait), Scope()
+    assert made.parameters["properties"] == {}
+    made.run({}, context(scope))
+    assert seen == [scope.interrupt, scope.interrupt]
+
+
+def test_pydantic_models_as_parameters_and_results() -> None:
+    def order(what: Order, more: list[Part] = [], fallback: Part = Part(name="screw")) -> Part:  # noqa: B006, B008
+        return more[0] if more else what.main or fallback
+
+    made = function_tool(order)
+    assert made.parameters["required"] == ["what"]
+    part = made.parameters["properties"]["what"]["properties"]["parts"]["items"]["properties"]
+    assert part["count"]["exclusiveMinimum"] == 0 and part["count"]["description"] == "How many of them."
+    assert "$ref" not in str(made.parameters) and "$defs" not in str(made.parameters)
+    nail = {"name": "nail", "count": 3}
+    assert made.run({"what": {"parts": [], "main": nail}}, context()) == '{"name":"nail","count":3}'
+    assert made.run({"what": {"parts": []}, "more": [nail]}, context()) == '{"name":"nail","count":3}'
+    assert made.run({"what": {"parts": []}}, context()) == '{"name":"screw","count":1}'
+    answer = msgspec.json.decode(made.run({"what": {"parts": [{"name": "nail", "count": 0}]}}, context()))
+    assert answer["error_type"] == "invalid_arguments" and "greater than 0" in answer["error"]
+
+
+def test_descriptions_in_annotations() -> None:
+    def book(
+        nights: Annotated[int, "How many nights."],
+        city: Annotated[str, "Its name in English."] = "Oslo",
+        room: Annotated[str, msgspec.Meta(description="Single or double."), "not this"] = "",
+        guest: str = "",
+    ) -> None:
+        """Book.
+
+        Args:
+            city: not this
+            guest: The name of the guest.
+        """
+
+    properties = function_tool(book).parameters["properties"]
+    assert {name: fields["description"] for name, fields in properties.items()} == {
+        "nights": "How many nights.",
+        "city": "Its name in English.",
+        "room": "Single or double.",
+        "guest": "The name of the guest.",
+    }
+
+
+def test_a_default_that_is_no_json_makes_the_parameter_optional() -> None:
+    missing_value = object()
+    seen: list[Any] = []
+
+    def look(key: Any = missing_value) -> None:
+        seen.append(key)
+
+    made = function_tool(look)
+    assert made.parameters["properties"]["key"] == {} and made.parameters["required"] == []
+    made.run({}, context())
+    assert seen == [missing_value]
+
+
 def test_methods_and_callable_objects() -> None:
     class Counter:
         """Counts."""
@@ -163,6 +244,12 @@ def star(*values: int) -> None: ...
 def stars(**values: int) -> None: ...
 def positional(value: int, /) -> None: ...
 def odd(value: object) -> None: ...
+def opens(where: Path) -> None: ...
+def opens_many(count: int, where: list[Path]) -> None: ...
+def turns(value: complex) -> None: ...
+def calls(back: Callable[[int], int]) -> None: ...
+def mixed(value: int | complex) -> None: ...
+def endless(value: Chain) -> None: ...
 def nested(tree: Tree) -> None: ...
 def missing(value: Any) -> None: ...
 
@@ -176,7 +263,16 @@ missing.__annotations__["value"] = "NoSuchType"  # as a hint for a name that is 
         (star, r"\*values"),
         (stars, r"\*\*values"),
         (positional, "value"),
-        (odd, "no JSON schema"),
+        (odd, "parameter 'value' has the type object: there is no JSON schema for object; usable are str, int"),
+        (opens, r"'opens': parameter 'where' has the type pathlib\.Path: there is no JSON schema for pathlib\.Path"),
+        (
+            opens_many,
+            r"parameter 'where' has the type list\[pathlib\.Path\]: there is no JSON schema for pathlib\.Path",
+        ),
+        (turns, "parameter 'value' has the type complex: there is no JSON schema for complex; usable are str, int"),
+        (calls, r"parameter 'back' has the type .*Callable\[\[int\], int\]: there is no JSON schema for"),
+        (mixed, r"parameter 'value' has the type int \| complex: .*; usable are str, int"),
+        (endless, "parameter 'value' has the type .*Chain: type Chain contains itself"),
         (nested, "contains itself"),
         (missing, "NoSuchType"),
         (3, "got int"),
@@ -194,3 +290,8 @@ def test_docstrings_in_rest_style() -> None:
     )
     assert summary == "Look up."
     assert described == {"key": "The key, in full.", "count": "How many."}
+
+
+def test_docstrings_in_numpy_style_stay_whole() -> None:
+    whole = "Look up.\n\nParameters\n----------\nkey : str\n    The key."
+    assert read_docstring(whole) == (whole, {})

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 import hermes
 from hermes import Agent
@@ -97,7 +98,24 @@ def test_a_failed_turn_has_no_output(workdir: Path) -> None:
     assert (result.status, result.output) == ("failed", None)
 
 
-@pytest.mark.parametrize("output", [object, {"type": "no-such-type"}])
-def test_what_has_no_schema(workdir: Path, output: Any) -> None:
-    with pytest.raises(TypeError, match="output"):
+class Town(BaseModel):
+    name: str
+
+
+def test_a_list_of_pydantic_models(workdir: Path) -> None:
+    result, provider = ask(workdir, [text('[{"name": 3}]'), text('[{"name": "Tokyo"}]')], list[Town])
+    assert result.output == [Town(name="Tokyo")]
+    assert "$[0].name" in provider.requests[1].messages[-1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("output", "problem"),
+    [
+        (object, "output: object cannot be used: there is no JSON schema for object; usable are a JSON schema and str"),
+        (list[Path], r"output: list\[pathlib\.Path\] cannot be used: there is no JSON schema for pathlib\.Path"),
+        ({"type": "no-such-type"}, "output: .*no-such-type"),
+    ],
+)
+def test_what_has_no_schema(workdir: Path, output: Any, problem: str) -> None:
+    with pytest.raises(TypeError, match=problem):
         ask(workdir, [], output)

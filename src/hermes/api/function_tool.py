@@ -6,11 +6,12 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar, cast, get_args, get_type_hints, overload
+from typing import Annotated, Any, ParamSpec, TypeVar, cast, get_args, get_origin, get_type_hints, overload
 
 import msgspec
 
 from hermes.api.coroutines import settle
+from hermes.api.schemas import USABLE, convert, inlined, schema_hook, to_json, type_name
 from hermes.journal.bodies import prepare_struct
 from hermes.plugins.tool_handler import TOOL_NAME
 from hermes.scope import Interrupt
@@ -104,7 +105,7 @@ def function_tool(function: Callable[..., Any]) -> Tool:
         toolset=options.toolset,
         description=options.description or summary,
         parameters=_schema(arguments, described, name),
-        run=_runner(function, name, arguments, interrupts),
+        run=_runner(function, name, arguments.struct, interrupts),
         effect=options.effect,
         parallel=options.parallel,
         untrusted=options.untrusted,
@@ -150,8 +151,8 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
 # -- signature and schema -------------------------------------------------------------------------------------------
 
 
-def _arguments_of(function: Callable[..., Any], name: str) -> tuple[type[msgspec.Struct], list[str]]:
-    """A struct with the parameters that the model fills in, and the names of those that take the turn's interrupt."""
+def _arguments_of(function: Callable[..., Any], name: str) -> tuple[_Arguments, list[str]]:
+    """The parameters that the model fills in, and the names of those that take the turn's interrupt."""
     target = function if inspect.isroutine(function) else type(function).__call__
     try:
         hints = get_type_hints(target, include_extras=True)
@@ -163,48 +164,76 @@ def _arguments_of(function: Callable[..., Any], name: str) -> tuple[type[msgspec
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise TypeError(f"tool {name!r}: parameter {parameter} cannot be described to a model")
         hint = hints.get(parameter.name, Any)
-        if hint is Interrupt:
+        if _is_interrupt(hint):
             interrupts.append(parameter.name)
         elif parameter.default is parameter.empty:
             fields.append((parameter.name, hint))
         else:
             fields.append((parameter.name, hint, _default(parameter.default)))
-    return msgspec.defstruct(f"{name}_arguments", fields, kw_only=True), interrupts
+    struct = msgspec.defstruct(f"{name}_arguments", fields, kw_only=True)
+    return _Arguments(struct, {field[0]: field[1] for field in fields}), interrupts
+
+
+@dataclass(frozen=True, slots=True)
+class _Arguments:
+    """The parameters of a tool as a struct, and the type hint of each."""
+
+    struct: type[msgspec.Struct]
+    hints: dict[str, Any]
+
+
+def _is_interrupt(hint: Any) -> bool:
+    """Whether a parameter takes the interrupt of the turn: ``Interrupt`` or ``Interrupt | None``."""
+    while get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    return hint is Interrupt or (Interrupt in get_args(hint) and set(get_args(hint)) <= {Interrupt, type(None)})
 
 
 def _default(value: Any) -> Any:
-    # A struct refuses mutable defaults that are not empty; a factory gives every call its own.
     is_mutable = isinstance(value, list | dict | set | bytearray)
-    return msgspec.field(default_factory=lambda: type(value)(value)) if is_mutable else value
-
-
-def _schema(arguments: type[msgspec.Struct], described: dict[str, str], name: str) -> dict[str, Any]:
+    if is_mutable:
+        # A struct refuses mutable defaults that are not empty; a factory gives every call its own.
+        return msgspec.field(default_factory=lambda: type(value)(value))
     try:
-        _, components = msgspec.json.schema_components([arguments], ref_template="{name}")
+        msgspec.json.encode(value)
+    except (TypeError, ValueError):
+        return msgspec.field(default_factory=lambda: value)  # which the schema does not show
+    return value
+
+
+def _schema(arguments: _Arguments, described: dict[str, str], name: str) -> dict[str, Any]:
+    try:
+        schema = _struct_schema(arguments.struct)
     except TypeError as error:
-        first = str(error).partition("\n")[0]
-        raise TypeError(f"tool {name!r}: a parameter's type has no JSON schema: {first}") from None
-    schema = _inline(components.pop(arguments.__name__), components, name)
+        raise TypeError(f"tool {name!r}: {_misfit(arguments) or error}") from None
     schema.pop("title", None)
     for parameter, fields in schema.get("properties", {}).items():
-        if parameter in described:
-            fields.setdefault("description", described[parameter])
+        text = _annotated_text(arguments.hints[parameter]) or described.get(parameter)
+        if text:
+            fields.setdefault("description", text)
     return schema
 
 
-def _inline(schema: Any, components: dict[str, Any], name: str, inside: tuple[str, ...] = ()) -> Any:
-    """The schema with every reference replaced by what it refers to: many servers do not resolve references."""
-    if isinstance(schema, list):
-        return [_inline(item, components, name, inside) for item in cast("list[Any]", schema)]
-    if not isinstance(schema, dict):
-        return schema
-    fields = cast("dict[str, Any]", schema)
-    reference = fields.get("$ref")
-    if isinstance(reference, str) and reference in components:
-        if reference in inside:
-            raise TypeError(f"tool {name!r}: type {reference} contains itself, which a tool's schema cannot")
-        return _inline(components[reference], components, name, (*inside, reference))
-    return {key: _inline(value, components, name, inside) for key, value in fields.items()}
+def _struct_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    _, components = msgspec.json.schema_components([struct], schema_hook=schema_hook, ref_template="{name}")
+    return inlined(components.pop(struct.__name__), components)
+
+
+def _misfit(arguments: _Arguments) -> str:
+    """What is said about the first parameter whose type has no schema; empty when each of them has one."""
+    for parameter, hint in arguments.hints.items():
+        try:
+            _struct_schema(msgspec.defstruct("alone", [(parameter, hint)]))
+        except TypeError as error:
+            why = str(error).partition("\n")[0]
+            return f"parameter {parameter!r} has the type {type_name(hint)}: {why}; usable are {USABLE}"
+    return ""
+
+
+def _annotated_text(hint: Any) -> str:
+    """The text in ``Annotated[int, "text"]``; empty when there is none."""
+    extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return next((extra for extra in extras if isinstance(extra, str)), "")
 
 
 # -- calls ----------------------------------------------------------------------------------------------------------
@@ -217,7 +246,7 @@ def _runner(
 
     def run(args: Args, context: ToolContext) -> str:
         try:
-            given = msgspec.convert(args, arguments, strict=False)
+            given = convert(args, arguments, strict=False)
         except msgspec.ValidationError as error:
             return tool_error(f"{name}: {error}", error_type="invalid_arguments")
         keywords = {field: getattr(given, field) for field in given.__struct_fields__}
@@ -233,7 +262,7 @@ def _result_text(value: Any, name: str) -> str:
     if isinstance(value, str):
         return value
     try:
-        return msgspec.json.encode(value).decode()
+        return to_json(value)
     except (TypeError, ValueError) as error:
         message = f"{name} returned {type(value).__name__}, which cannot be written as JSON: {error}"
         return tool_error(message, error_type="tool_result_contract")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec.structs import replace
 
+from hermes.api.schemas import USABLE, convert, is_model, schema_hook, type_name
 from hermes.errors import HermesError
 from hermes.journal.bodies import prepare_struct
 from hermes.plugins.llm.structured import encode_schema, parse_answer
@@ -35,10 +36,10 @@ class OutputFormat:
     def __init__(self, wanted: Any) -> None:
         self._convert: Callable[[Any], Any] | None = None
         schema: Any = wanted
-        if hasattr(wanted, "model_json_schema"):
+        if is_model(wanted):
             schema, self._convert = wanted.model_json_schema(), wanted.model_validate
         elif not isinstance(wanted, Mapping):
-            schema, self._convert = _schema_of(wanted), lambda value: msgspec.convert(value, wanted)
+            schema, self._convert = _schema_of(wanted), lambda value: convert(value, wanted)
             prepare_struct(wanted)
         try:
             self.schema = encode_schema(cast("Mapping[str, Any]", schema))
@@ -97,9 +98,9 @@ def correction(problem: str) -> str:
 
 def _schema_of(wanted: Any) -> dict[str, Any]:
     try:
-        return msgspec.json.schema(wanted)
+        return msgspec.json.schema(wanted, schema_hook=schema_hook)
     except (TypeError, RuntimeError) as error:
         first = str(error).partition("\n")[0]
         raise TypeError(
-            f"output: {wanted!r} has no JSON schema ({first}); give a JSON schema or a type such as a dataclass"
+            f"output: {type_name(wanted)} cannot be used: {first}; usable are a JSON schema and {USABLE}"
         ) from None
