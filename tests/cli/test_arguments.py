@@ -13,13 +13,13 @@ from hermes.cli.main import COMMANDS, _load, main  # pyright: ignore[reportPriva
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        ("sessions lst", "unknown action 'lst'; did you mean 'list'? 'hermes sessions --help' shows what is allowed."),
+        ("sessions lst", "unknown action 'lst'; did you mean 'list'? See 'hermes sessions --help'."),
         ("sessions foo", "unknown action 'foo'; allowed: list, show, "),
         ("chat --queri x", "unknown option '--queri'; did you mean '--query'?"),
         ("sessions show x --jsno", "unknown option '--jsno'; did you mean '--json'?"),
         ("completion csh", "unknown shell 'csh'; did you mean 'zsh'?"),
-        ("sessions export", "the following arguments are required: ID. 'hermes sessions export --help'"),
-        ("audit", "an action is missing; allowed: seal, export, verify. 'hermes audit --help'"),
+        ("sessions export", "the following arguments are required: ID. See 'hermes sessions export --help'."),
+        ("audit", "an action is missing; allowed: seal, export, verify. See 'hermes audit --help'."),
         ("usage now", "unexpected argument: now."),
         ("sessions show x --jsno=1", "unknown option '--jsno=1'; did you mean '--json'?"),
         ("--versoin", "unknown option '--versoin'; did you mean '--version'?"),

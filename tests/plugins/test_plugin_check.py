@@ -49,8 +49,8 @@ def test_a_good_plugin_has_nothing_to_complain_about(tmp_path: Path) -> None:
         ("provides_tools: t\n", "manifest-type", "provides_tools is a str; a list is expected", 1),
         ("provides_tools: [1]\n", "manifest-type", "provides_tools has a int", 1),
         ("provides_hooks: [pre_tool]\n", "hook-name", "there is no hook 'pre_tool'; did you mean 'pre_tool_call'?", 1),
-        ("requires_env: [a-b]\n", "manifest-env", "'a-b' is no name of a variable", 1),
-        ("requires_env: [{description: x}]\n", "manifest-env", "None is no name", 1),
+        ("requires_env: [a-b]\n", "manifest-env", "'a-b' is not the name of a variable", 1),
+        ("requires_env: [{description: x}]\n", "manifest-env", "None is not the name", 1),
         ("requires_env: [{name: A, secret: maybe}]\n", "manifest-env", "secret is a str; true or false", 1),
         ("- x\n", "manifest-unreadable", "holds a list", 0),
     ],
@@ -78,8 +78,8 @@ def test_manifests(manifest: str, rule: str, text: str, line: int, tmp_path: Pat
             "ctx has no register_tol; did you mean 'register_tool'?",
             2,
         ),
-        ("def register(ctx:\n", "syntax", "is no valid Python", 1),
-        ("x = '\0'", "syntax", "is no valid Python", 0),
+        ("def register(ctx:\n", "syntax", "is not valid Python", 1),
+        ("x = '\0'", "syntax", "is not valid Python", 0),
     ],
 )
 def test_code(code: str, rule: str, text: str, line: int, tmp_path: Path) -> None:

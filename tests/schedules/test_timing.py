@@ -72,9 +72,9 @@ def test_timings_are_stored_in_one_form(written: str, stored: str) -> None:
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("", "is no timing; allowed are a cron expression of five fields"),
-        ("tomorrow", "is no timing"),
-        ("* * * * * *", "is no timing"),
+        ("", "is not a time or schedule; allowed are a cron expression of five fields"),
+        ("tomorrow", "is not a time or schedule"),
+        ("* * * * * *", "is not a time or schedule"),
         ("61 * * * *", "is wrong: bad minute"),
         ("0 0 30 2 *", "is wrong: bad day-of-month"),
         ("0 0 1 * mon#6", "is wrong"),

@@ -63,7 +63,7 @@ class CommandParser(argparse.ArgumentParser):
             actions = next(action for action in self._actions if isinstance(action, _Actions))
             message = f"an action is missing; allowed: {', '.join(actions.choices)}"
         end = "" if message.endswith("?") else "."
-        print_error(f"{message}{end} '{self.prog} --help' shows what is allowed.")
+        print_error(f"{message}{end} See '{self.prog} --help'.")
         self.exit(2)
 
     def _get_formatter(self) -> argparse.HelpFormatter:
@@ -133,5 +133,5 @@ def moment(text: str) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
-        allowed = "12h, 7d, 4w, a date such as 2026-11-01, or all"
+        allowed = "a duration such as 12h, 7d or 4w, a date such as 2026-11-01, or all"
         raise argparse.ArgumentTypeError(f"found {text!r}; allowed: {allowed}") from None

@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("hermes.cli.record.replay", "Run a recorded session again, without network, and show what differs."),
     "fork": ("hermes.cli.record.fork", "Continue a recorded session differently, from one of its steps on."),
     "audit": ("hermes.cli.record.audit", "Seal sessions with an SSH key, export and verify them as evidence."),
-    "test": ("hermes.cli.record.case", "Make tests of recorded runs, and run them without network and key."),
+    "test": ("hermes.cli.record.case", "Turn recorded runs into tests, and run them without network or key."),
     "eval": ("hermes.cli.record.evaluate", "Run a dataset with several models and score the answers."),
     "policy": ("hermes.cli.record.policy", "Judge recorded tool calls by other rules or a plugin."),
     "plugins": ("hermes.cli.plugins.command", "List, enable, install, check and create plugins."),

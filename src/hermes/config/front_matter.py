@@ -59,7 +59,7 @@ def read_markdown(path: Path, *, inside: Path | None = None, limit: int = MAX_BY
         if inside is not None and Path(os.path.realpath(inside)) not in real.parents:
             raise ConfigError(f"{path} is a link that leaves {inside}; it is not read")
         if inside is not None and not is_text_for_agents(real):
-            raise ConfigError(f"{path} is a link to {real.name}, which is no Markdown file; it is not read")
+            raise ConfigError(f"{path} is a link to {real.name}, which is not a Markdown file; it is not read")
         if not real.is_file():
             raise ConfigError(f"{path} is not a file")
         with real.open("rb") as file:

@@ -230,7 +230,7 @@ class Gateway:
             self.on_status()
 
     def message_limit(self, platform: str) -> int:
-        """Most characters of one message; 0 is no limit."""
+        """Most characters of one message; 0 means no limit."""
         entry, adapter = self.entries.get(platform), self.adapters.get(platform)
         limit: object = (entry.max_message_length if entry else 0) or getattr(adapter, "MAX_MESSAGE_LENGTH", 0)
         return limit if isinstance(limit, int) and limit > 0 else 0

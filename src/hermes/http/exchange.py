@@ -53,7 +53,7 @@ class Exchange:
         self._connect_until = None if connect is None else time.monotonic() + connect
 
     def remaining(self) -> float | None:
-        """Seconds the next wait may take; ``None`` is no limit. Raises ``TimedOut`` when none remain."""
+        """Seconds the next wait may take; ``None`` means no limit. Raises ``TimedOut`` when none remain."""
         if self.phase == "connect":
             seconds = None if self._connect_until is None else self._connect_until - time.monotonic()
         else:

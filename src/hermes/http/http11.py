@@ -213,7 +213,7 @@ class HttpConnection:
         if line is None:
             size = len(self._data) - self._at
             if size > _MAX_CHUNK_LINE or self._data.find(b"\n", self._at) >= 0:
-                raise NotHttp("the size of a chunk is no number")
+                raise NotHttp("the size of a chunk is not a number")
             return
         if line.end() - self._at > _MAX_CHUNK_LINE:
             raise NotHttp("the line before a chunk is too long")
@@ -271,7 +271,7 @@ def _framing(fields: list[tuple[str, bytes]]) -> tuple[int | None, bool]:
     if len(lengths) > 1:
         raise NotHttp("it says two lengths of one body")
     if not all(map(_LENGTH.fullmatch, lengths)):
-        raise NotHttp("its content-length is no number")
+        raise NotHttp("its content-length is not a number")
     if codings not in ([], [b"chunked"]):
         raise NotHttp("it uses a transfer encoding that is not understood")
     return int(lengths.pop()) if lengths else None, bool(codings)

@@ -265,7 +265,7 @@ def _argument_text(arguments: object) -> str:
     try:
         return msgspec.json.encode(arguments).decode()
     except (TypeError, ValueError) as error:
-        raise _malformed(f"the arguments of a tool call are no data: {error}") from error
+        raise _malformed(f"the arguments of a tool call are not valid data: {error}") from error
 
 
 def _state(value: object) -> dict[str, Any] | None:

@@ -166,7 +166,7 @@ def _env_problem(item: object) -> str:
                 return f"requires_env: {field} is a {type(entry[field]).__name__}; {expected} is expected"
         item = entry.get("name")
     if not isinstance(item, str) or not _VARIABLE.fullmatch(item):
-        return f"requires_env: {item!r} is no name of a variable; allowed: letters, digits and _"
+        return f"requires_env: {item!r} is not the name of a variable; allowed: letters, digits and _"
     return ""
 
 
@@ -250,7 +250,7 @@ def _parse(file: Path) -> ast.Module | PluginFinding:
             return ast.parse(source, str(file))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None) or 0
-        return PluginFinding("error", "syntax", f"is no valid Python: {getattr(error, 'msg', error)}", str(file), line)
+        return PluginFinding("error", "syntax", f"is not valid Python: {getattr(error, 'msg', error)}", str(file), line)
     except OSError as error:
         return PluginFinding("error", "syntax", f"cannot be read: {error.strerror}", str(file))
 

@@ -79,7 +79,7 @@ def read_bundle(path: Path) -> tuple[str, SessionRows]:
     lines = text.splitlines()
     head = _decode(path, 1, lines[0]) if lines else {}
     if _MARK not in head:
-        raise HermesError(f"{path} is no bundle; 'hermes sessions export ID --bundle FILE' writes one")
+        raise HermesError(f"{path} is not a bundle; 'hermes sessions export ID --bundle FILE' writes one")
     version, schema, session_id = (head.get(name) for name in (_MARK, "schema", "session"))
     if not isinstance(version, int) or not isinstance(schema, int) or not isinstance(session_id, str):
         raise _no_part(path, 1)
@@ -115,7 +115,7 @@ def _decode(path: Path, number: int, line: str) -> dict[str, Any]:
 
 
 def _no_part(path: Path, number: int) -> HermesError:
-    return HermesError(f"{path}, line {number}: this is no part of a bundle")
+    return HermesError(f"{path}, line {number}: this is not part of a bundle")
 
 
 def _add(rows: SessionRows, line: dict[str, Any]) -> None:

@@ -95,7 +95,7 @@ def _turn_at(rows: SessionRows, session_id: str, place: ForkPlace) -> Row:
             f"session {session_id} has no turn {place.turn}; it has turns 1 to {len(rows.tables['turns'])}"
         )
     if found["undone"]:
-        raise HermesError(f"turn {place.turn} of session {session_id} was undone, and is no part of the conversation")
+        raise HermesError(f"turn {place.turn} of session {session_id} was undone, and is not part of the conversation")
     return found
 
 

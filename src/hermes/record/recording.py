@@ -257,7 +257,7 @@ def _unpacked(connection: JournalConnection, body: str, place: _Place) -> dict[s
             f"{place} cannot be read: {error}; 'hermes trace verify {place.session_id}' lists all"
         ) from None
     except (ValueError, msgspec.MsgspecError):
-        raise HermesError(f"{place} cannot be read: it is no JSON; the journal was changed by hand") from None
+        raise HermesError(f"{place} cannot be read: it is not JSON; the journal was changed by hand") from None
     if isinstance(value, dict) and "$redacted" in value:
         raise HermesError(f"{place} was redacted, so that this run can be verified but not run again")
     return cast("dict[str, Any]", value)

@@ -133,7 +133,7 @@ def _cron(text: str) -> Timing:
 
     expression = _NAMED.get(text.lower(), text)
     if len(expression.split()) != 5:
-        raise TimingError(f"{text!r} is no timing; {ALLOWED}")
+        raise TimingError(f"{text!r} is not a time or schedule; {ALLOWED}")
     try:
         next(CronSim(expression, datetime(2024, 1, 1)))  # without a zone: a time of the clock
     except CronSimError as error:

@@ -84,7 +84,7 @@ def read_seals(path: Path) -> list[Seal]:
     except OSError as error:
         raise HermesError(f"{path} cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise HermesError(f"{path} has a line that is no seal: {error}") from None
+        raise HermesError(f"{path} has a line that is not a seal: {error}") from None
 
 
 class TurnSealer:
@@ -141,7 +141,7 @@ def public_key_of(key: Path, *, may_ask: bool = True) -> str:
         text = _run(["-y", "-f", str(key)], b"", f"the key {key} cannot be read", may_ask=may_ask).decode()
     parts = text.split()
     if len(parts) < 2:
-        raise HermesError(f"{beside} is no public key")
+        raise HermesError(f"{beside} is not a public key")
     return f"{parts[0]} {parts[1]}"
 
 

@@ -297,7 +297,7 @@ class Tracker:
 
     def _child_ended(self, event: events.ChildEnded, at: float) -> None:
         self._children.pop(event.child_session_id, None)
-        self.abandon(f"the sub-agent ended first: {event.child_status}", at, event.child_session_id)
+        self.abandon(f"the child agent ended first: {event.child_status}", at, event.child_session_id)
         parent = self._subject(event.session_id, event.turn_id, event.tool_call_id)
         for sink in self._sinks:
             sink.child_ended(parent, event, at)

@@ -64,7 +64,7 @@ def test_a_link_to_a_file_of_secrets_is_not_followed(project: Path) -> None:
     (project / "src" / "CLAUDE.md").symlink_to("../AGENTS.md")
     instructions = ProjectInstructions(project / "src" / "app")
     assert names(instructions) == ["AGENTS.md", "src/CLAUDE.md"]
-    assert instructions.notices == ["src/app/AGENTS.md is a link to .env, which is no Markdown file; it is not read"]
+    assert instructions.notices == ["src/app/AGENTS.md is a link to .env, which is not a Markdown file; it is not read"]
     assert "very-secret" not in instructions.prompt_block()
 
 

@@ -53,8 +53,8 @@ def test_settings(env: dict[str, str], entries: dict[str, Any], name: str, value
     [
         ({}, "LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY are not set"),
         ({"LANGFUSE_PUBLIC_KEY": "pk"}, "LANGFUSE_SECRET_KEY is not set"),
-        ({"LANGFUSE_PUBLIC_KEY": "p", "LANGFUSE_SECRET_KEY": "s", "LANGFUSE_HOST": "here"}, "is no address"),
-        ({"LANGFUSE_PUBLIC_KEY": "p", "LANGFUSE_SECRET_KEY": "s", "LANGFUSE_HOST": "http://[x"}, "is no address"),
+        ({"LANGFUSE_PUBLIC_KEY": "p", "LANGFUSE_SECRET_KEY": "s", "LANGFUSE_HOST": "here"}, "is not an address"),
+        ({"LANGFUSE_PUBLIC_KEY": "p", "LANGFUSE_SECRET_KEY": "s", "LANGFUSE_HOST": "http://[x"}, "is not an address"),
     ],
 )
 def test_why_nothing_can_be_sent(env: dict[str, str], problem: str) -> None:

@@ -229,7 +229,7 @@ def test_a_child_that_crashes_leaves_nothing_open(rig: LangfuseRig) -> None:
     fire(hooks, "on_session_end", **ids, completed=True)
     turn, tool, child, request = rig.collect().spans
     assert (tool.parent_id, child.parent_id, request.parent_id) == (turn.span_id, tool.span_id, child.span_id)
-    assert child.attributes[MESSAGE] == "the sub-agent ended first: error" and LEVEL not in turn.attributes
+    assert child.attributes[MESSAGE] == "the child agent ended first: error" and LEVEL not in turn.attributes
 
 
 def test_a_process_that_exits_in_the_middle_of_a_turn_ends_it(rig: LangfuseRig) -> None:

@@ -203,7 +203,7 @@ def test_a_payload_is_neither_a_template_nor_a_command() -> None:
 def test_settings_say_what_is_wrong() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({}, "name at least one route"),
-        ({"routes": {"a/b": {}}}, "no part of an address"),
+        ({"routes": {"a/b": {}}}, "cannot be part of an address"),
         ({"routes": {"deploy": {}}}, "the variable WEBHOOK_SECRET_DEPLOY is not set"),
         ({"routes": {"build": {"secret": "x"}}}, "unknown setting 'secret'"),
         ({"routes": {"build": {"scheme": "none"}}}, "allowed are standard, timestamped, github, token"),

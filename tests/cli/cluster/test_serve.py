@@ -23,8 +23,8 @@ from support.waiting import HANG, wait_until_gone
     ("configuration", "command", "error"),
     [
         ("{}", ["serve"], "serve.commands is empty"),
-        ("serve: {commands: ['wroker --slots 2']}", ["serve"], "'wroker --slots 2' is no command line"),
-        ("serve: {commands: ['serve']}", ["serve"], "'serve' is no command line"),
+        ("serve: {commands: ['wroker --slots 2']}", ["serve"], "'wroker --slots 2' is not a command line"),
+        ("serve: {commands: ['serve']}", ["serve"], "'serve' is not a command line"),
         ("{}", ["worker"], "journal.url is not set"),
         ("{}", ["workers", "list"], "journal.url is not set"),
     ],

@@ -94,7 +94,7 @@ def test_the_next_times_can_be_looked_at_before(cron: Cron) -> None:
     assert len(lines) == 3
     cron("add", "@hourly", "x", "--name", "hourly")
     assert len(cron("next", "hourly", "--count", "2").splitlines()) == 2
-    assert "is no timing" in cron("next", "nothing", code=1)
+    assert "is not a time or schedule" in cron("next", "nothing", code=1)
 
 
 def test_platforms_have_a_home_channel(cron: Cron, home: Path) -> None:

@@ -87,4 +87,4 @@ def test_a_provider_that_does_not_work_is_said(home: Path, workdir: Path) -> Non
     assert "problem    memory.provider: no plugin that is loaded offers 'nowhere'" in done.stdout
     done = run_hermes("memory", "use", "elsewhere", home=home, cwd=workdir)
     assert done.returncode == 1
-    assert "there is no plugin 'elsewhere'" in done.stderr
+    assert "there is no memory provider 'elsewhere'; none is installed" in done.stderr

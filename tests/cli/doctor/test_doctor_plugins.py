@@ -58,7 +58,7 @@ def test_what_can_be_told_without_running_it(home: Path, workdir: Path) -> None:
     seen = plugins(home, workdir)
     assert seen.code == 1
     assert "there is no hook 'pre_tool_cal'; did you mean 'pre_tool_call'?" in seen.one("misspelt", "broken")["detail"]
-    assert "is no valid Python" in seen.about("torn")[0]["detail"]
+    assert "is not valid Python" in seen.about("torn")[0]["detail"]
     env, wheel = seen.about("needy")
     assert (env["status"], env["fix"]) == ("warning", f"set SOME_TOKEN in {home}/.env")
     assert (wheel["status"], "needs the package no-such-wheel>=2" in wheel["detail"]) == ("broken", True)

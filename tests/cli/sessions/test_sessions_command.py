@@ -455,7 +455,7 @@ def test_a_session_in_use_is_not_deleted(home: Path, workdir: Path, two_talks: W
 def test_deleting_asks_on_a_terminal(home: Path, workdir: Path, two_talks: World, answer: str, left: set[str]) -> None:
     output, code = on_a_terminal(home, workdir, "sessions", "delete", PARIS, answer=answer, after="[y/N] ")
     assert f"{PARIS}  3 h ago         1  What is the capital of France?" in output
-    assert "Delete 1 session, including sub-agents? [y/N] " in output
+    assert "Delete 1 session, including child agents? [y/N] " in output
     assert two_talks.ids() == left
     assert code == (0 if left == {LIMA} else 1)
     assert ("Deleted 1 session." if left == {LIMA} else "Nothing was deleted.") in output

@@ -78,7 +78,7 @@ def test_a_dry_run_only_shows(world: World, capsys: pytest.CaptureFixture[str]) 
     assert main(["sessions", "prune", "--older-than", "30d", "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert "question of old" in out and "question of new" not in out
-    assert out.endswith("1 session would be deleted, including sub-agents.\n")
+    assert out.endswith("1 session would be deleted, including child agents.\n")
     assert world.left() == {"old", "child", "new"}
 
 

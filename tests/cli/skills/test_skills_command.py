@@ -90,7 +90,7 @@ def test_what_is_no_skill_is_refused_and_leaves_nothing(
         (broken.name, "description is missing"),
         (leaving.name, "leads out of its folder"),
         ("./nothing", "there is no such folder"),
-        ("requests", "is no source of a skill"),
+        ("requests", "is not a place to install a skill from"),
     ):
         assert main(["skills", "add", source]) == 1
         assert message in capsys.readouterr().err

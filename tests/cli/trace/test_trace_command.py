@@ -264,7 +264,7 @@ def test_figures_by_model_tool_and_plugin(desk: Desk) -> None:
 
 def test_a_wrong_moment_is_refused(desk: Desk) -> None:
     done = desk.trace("stats", "--since", "soon")
-    assert done.returncode == 2 and "12h, 7d, 4w" in done.stderr
+    assert done.returncode == 2 and "a duration such as 12h, 7d or 4w" in done.stderr
 
 
 # -- drawing ----------------------------------------------------------------------------------------------------------

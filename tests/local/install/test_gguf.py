@@ -23,7 +23,9 @@ def test_a_file_that_does_not_say(tmp_path: Path) -> None:
     assert read_gguf(path) == GgufFacts("llama", None)
 
 
-@pytest.mark.parametrize(("content", "said"), [(b"", "no GGUF"), (b"PK\3\4", "no GGUF"), (b"GGUF", "damaged")])
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"", "is not a GGUF"), (b"PK\3\4", "is not a GGUF"), (b"GGUF", "damaged")]
+)
 def test_other_files(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(content)

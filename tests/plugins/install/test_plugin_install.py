@@ -195,7 +195,7 @@ def test_links_out_of_the_plugin_are_refused(link: str, home: Path, tmp_path: Pa
 def test_only_files_and_folders_are_installed(home: Path, tmp_path: Path) -> None:
     folder = write_plugin(tmp_path / "mine")
     os.mkfifo(folder / "pipe")
-    with pytest.raises(PluginError, match="pipe is no plain file"):
+    with pytest.raises(PluginError, match="pipe is not a regular file"):
         install(home, str(folder))
     assert left_behind(home) == []
 

@@ -275,5 +275,5 @@ def test_errors_say_what_to_do(host: Host, session_id: str, home: Path, tmp_path
     with pytest.raises(HermesError, match="there is no key"):
         seal_session(host.store, home, session_id, tmp_path / "none")
     (tmp_path / "seals").write_text("no\n")
-    with pytest.raises(HermesError, match="has a line that is no seal"):
+    with pytest.raises(HermesError, match="has a line that is not a seal"):
         read_seals(tmp_path / "seals")

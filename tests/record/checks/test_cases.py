@@ -95,7 +95,7 @@ def test_a_changed_request_fails_until_it_is_accepted(case: Path, tmp_path: Path
 
 def test_bad_files_are_named(case: Path, tmp_path: Path) -> None:
     case.write_text("# hermes test\nrecording: count.bundle\nexpect: {tool: [x]}\n")
-    with pytest.raises(HermesError, match=r"count.yaml: this is no test: .*tool"):
+    with pytest.raises(HermesError, match=r"count.yaml: this is not a test: .*tool"):
         run_case(case, tmp_path / "elsewhere")
     case.write_text("# hermes test\nrecording: gone.bundle\n")
     with pytest.raises(HermesError, match=r"gone.bundle cannot be read"):

@@ -103,7 +103,7 @@ def test_ctrl_c_ends_it_and_the_same_command_continues(
         ("regex", Sample("1", "", r"\b4\b"), "It is 44.", 0.0),
         ("schema", Sample("1", "", {"type": "object", "required": ["x"]}), '{"x": 1}', 1.0),
         ("schema", Sample("1", "", {"type": "object", "required": ["x"]}), '{"y": 1}', 0.0),
-        ("schema", Sample("1", "", {"type": "object"}), "no JSON", 0.0),
+        ("schema", Sample("1", "", {"type": "object"}), "not JSON", 0.0),
         ('command:grep -q \'"answer": "4"\'', SAMPLE, "4", 1.0),
         ('command:grep -q \'"answer": "4"\'', SAMPLE, "5", 0.0),
     ],
@@ -123,7 +123,7 @@ def test_a_judge_is_read_by_its_last_line() -> None:
     ("lines", "problem"),
     [
         ("", "has no sample"),
-        ("[1]\n", "line 1: this is no JSON object"),
+        ("[1]\n", "line 1: this is not a JSON object"),
         ('{"question": "x"}\n', "line 1: 'input' is missing"),
         ('{"id": 1, "input": "x"}\n{"id": 1, "input": "y"}\n', "the id '1' is there twice"),
     ],

@@ -182,7 +182,7 @@ def test_recorded_tools_run_nothing(recorded: str, home: Path, workdir: Path, tm
     assert (workdir / "ran").read_text() == "x\n"
     result = again(home, recorded, tmp_path / "elsewhere")
     assert result.identical, shown(result)
-    assert result.notes == ["turn 2 was left out: it was undone, and is no part of the conversation"]
+    assert result.notes == ["turn 2 was left out: it was undone, and is not part of the conversation"]
     assert (workdir / "ran").read_text() == "x\n"
 
 
@@ -278,10 +278,10 @@ def test_a_bundle_that_was_changed_or_is_newer_is_refused(recorded: str, home: P
     assert read_bundle(bundle)[0] == recorded
     for text_, problem in (
         (whole.replace("first", "worst"), "cut off or was changed"),
-        (whole[: len(whole) // 2], "no part of a bundle|cut off"),
+        (whole[: len(whole) // 2], "is not part of a bundle|cut off"),
         (whole.replace('"schema":', '"schema":9', 1), r"newer than this one .schema 9\d+, this one knows"),
-        ("{}\n", "is no bundle; 'hermes sessions export"),
-        ("", "is no bundle"),
+        ("{}\n", "is not a bundle; 'hermes sessions export"),
+        ("", "is not a bundle"),
     ):
         bundle.write_text(text_)
         with pytest.raises(HermesError, match=problem):
@@ -303,16 +303,16 @@ def _twice(lines: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("edit", "problem"),
     [
-        (_with('"schema":', '"schema":"x","y":'), "line 1: this is no part of a bundle"),
-        (_with('"session":"2', '"session":7,"x":"2'), "line 1: this is no part"),
+        (_with('"schema":', '"schema":"x","y":'), "line 1: this is not part of a bundle"),
+        (_with('"session":"2', '"session":7,"x":"2'), "line 1: this is not part"),
         (_without('"table":"sessions"'), "does not have the session .* that it names"),
         (_without('"table":"turns"'), "has a message of turn 1, but no such turn"),
-        (_with('"row":', '"rows":'), "no part of a bundle"),
-        (_with('"chain":"', '"chain":"zz'), "no part of a bundle"),
-        (_with("You are Hermes", "You are somebody"), r"line \d+: this is no part of a bundle"),
+        (_with('"row":', '"rows":'), "is not part of a bundle"),
+        (_with('"chain":"', '"chain":"zz'), "is not part of a bundle"),
+        (_with("You are Hermes", "You are somebody"), r"line \d+: this is not part of a bundle"),
         (_twice, "rows that do not fit each other: UNIQUE"),
         (_with('"started_at":', '"started_at":"x","y":'), "rows that do not fit each other"),
-        (_with('"body":"{', '"body":"['), "it is no JSON"),
+        (_with('"body":"{', '"body":"['), "it is not JSON"),
         (_with('\\"args\\"', '\\"orgs\\"'), r"event \d .step_done tool:1.0. .* does not have the parts"),
         (_with('\\"reply\\"', '\\"roply\\"'), r"event \d .step_done model:1. .* does not have the parts"),
         (_with('\\"arguments\\"', '\\"orguments\\"'), "does not have the parts"),

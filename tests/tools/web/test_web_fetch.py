@@ -109,7 +109,7 @@ def test_broken_and_binary_documents_say_what_they_are(host: Host) -> None:
     for kind, body, message in (
         ("application/pdf", b"%PDF-1.7 nothing", "cannot be read"),
         ("image/png", b"\x89PNG\r\n", "only text, JSON, HTML and PDF"),
-        ("text/plain", b"a\0b", "is no text"),
+        ("text/plain", b"a\0b", "is not text"),
         ("text/html", b"<html><body></body></html>", "without text"),
     ):
         with serving(one(200, kind, body)) as (url, _):

@@ -113,7 +113,7 @@ class ProjectInstructions:
                 self.notices.append(f"{name} is a link that leaves the project; it is not read")
                 return None
             if not is_own and not is_text_for_agents(real):
-                self.notices.append(f"{name} is a link to {real.name}, which is no Markdown file; it is not read")
+                self.notices.append(f"{name} is a link to {real.name}, which is not a Markdown file; it is not read")
                 return None
             with path.open("rb") as file:
                 data = file.read(MAX_FILE_BYTES + 1)

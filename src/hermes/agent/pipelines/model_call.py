@@ -210,13 +210,13 @@ class ConversationAttempt(Attempt):
         name = "input" if "input" in self.request else "messages"
         conversation: object = request.get(name)
         if not conversation or not isinstance(conversation, list | str if name == "input" else list):
-            return f"{name} is no list of messages"
+            return f"{name} is not a list of messages"
         if isinstance(conversation, list) and not all(
             isinstance(one, dict) for one in cast("list[object]", conversation)
         ):
-            return f"one of the {name} is no dict"
+            return f"one of the {name} is not a dict"
         if not isinstance(request.get("model"), str) or not request["model"]:
-            return "model is no text"
+            return "model is not text"
         try:
             self.wire.http_request(self.endpoint, request)
         except Exception as error:

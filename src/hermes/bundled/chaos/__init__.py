@@ -31,7 +31,7 @@ class ChaosRule(msgspec.Struct, forbid_unknown_fields=True):
     provider: str = ""
     #: The share of the calls that fail, from 0 to 1.
     rate: float = 1.0
-    #: How many calls of a session fail, as long as one process runs it; 0 is no limit.
+    #: How many calls of a session fail, as long as one process runs it; 0 means no limit.
     times: int = 0
     #: How long a slow call takes longer.
     seconds: float = 1.0

@@ -94,7 +94,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     asking.add_argument(
         "--mode",
         choices=("plan", "ask", "accept-edits", "auto", "yolo"),
-        help="what runs without asking: see the page on approvals (default: approvals.permission_mode)",
+        help="what runs without asking; docs/approvals.md explains the modes (default: approvals.permission_mode)",
     )
     asking.add_argument("--yolo", action="store_true", help="skip all approval questions; the same as --mode yolo")
     add("--accept-hooks", action="store_true", help="run the configured hook commands without asking")

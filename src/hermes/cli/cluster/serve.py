@@ -74,7 +74,7 @@ def _parts(line: str) -> list[str]:
         raise HermesError(f"serve.commands: {line!r} cannot be read ({error})") from None
     if not parts or parts[0] not in COMMANDS or parts[0] == "serve":
         raise HermesError(
-            f"serve.commands: {line!r} is no command line; it begins with a command of hermes, such as "
+            f"serve.commands: {line!r} is not a command line; it begins with a command of hermes, such as "
             f"'worker', 'a2a serve' or 'gateway'"
         )
     return parts

@@ -108,7 +108,7 @@ def _list(args: argparse.Namespace, home: Path) -> int:
 
 
 def _use(args: argparse.Namespace, home: Path) -> int:
-    manifest = find_plugin(args.provider, _providers(home))
+    manifest = find_plugin(args.provider, _providers(home), "memory provider")
     name = manifest.key.rpartition("/")[2]
     before = load_config(home).config.memory.provider
     edit_config(home, "memory.provider", name)

@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
     parser.add_argument("--by", choices=GROUPINGS, default="day", help="group by (default: day)")
-    since = "start: 12h, 7d, 4w, a date, or 'all' (default: 30d)"
+    since = "start, such as 12h, 7d, 4w or a date, or 'all' (default: 30d)"
     parser.add_argument("--since", type=moment, default=moment("30d"), metavar="WHEN", help=since)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 

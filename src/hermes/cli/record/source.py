@@ -54,7 +54,7 @@ def session_or_file(store: Store, name: str | None, maker: str) -> str:
         path = Path(name or "").expanduser()
         if len(path.parts) < 2 and not path.suffix and not path.exists():
             raise
-        problem = "is a folder" if path.is_dir() else "is no such file" if path.exists() else "does not exist"
+        problem = "is a folder" if path.is_dir() else "is not such a file" if path.exists() else "does not exist"
         raise HermesError(f"the file {path} {problem}; '{maker}' writes one") from None
 
 

@@ -85,7 +85,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     listing = add("list", _list, "list the last sessions, newest first (the default)")
     listing.add_argument("--limit", metavar="N", type=positive_number, help=f"show at most N (default {DEFAULT_LIMIT})")
-    listing.add_argument("--all", action="store_true", help="show every session, including those of sub-agents")
+    listing.add_argument("--all", action="store_true", help="show every session, including those of child agents")
     showing = add("show", _show, "print one session with its tool calls and usage")
     showing.add_argument("id", metavar="ID", nargs="?", help=f"{_ID} (default: the last session)")
     showing.add_argument("--events", action="store_true", help="print the recorded events instead")
@@ -112,7 +112,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     exporting.add_argument(
         "--bundle", metavar="FILE", help="write everything that 'hermes replay FILE' needs on another machine"
     )
-    deleting = add("delete", _delete, "delete sessions, including those of their sub-agents")
+    deleting = add("delete", _delete, "delete sessions, including those of their child agents")
     deleting.add_argument("ids", metavar="ID", nargs="+", help=_ID)
     deleting.add_argument("--yes", "-y", action="store_true", help="do not ask")
     prune.configure(add("prune", _prune, "delete sessions that were not used for some time"))
@@ -205,13 +205,13 @@ def _delete(journal: Journal, args: argparse.Namespace) -> int:
         if not sys.stdin.isatty():
             raise HermesError("not a terminal: use --yes to delete without confirmation")
         _print(*list_lines(list(chosen.values()), journal.runner))
-        if not confirm(f"Delete {plural(len(chosen), 'session')}, including sub-agents?"):
+        if not confirm(f"Delete {plural(len(chosen), 'session')}, including child agents?"):
             print("Nothing was deleted.")
             return 1
     deleted: list[str] = []
     try:
         for session_id in chosen:
-            # A sub-agent's session is deleted with its parent.
+            # A child agent's session is deleted with its parent.
             if session_id not in deleted:
                 deleted += journal.sessions.delete(session_id, journal.runner)
     finally:

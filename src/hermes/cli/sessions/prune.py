@@ -53,12 +53,12 @@ def prune(journal: Journal, args: argparse.Namespace) -> tuple[int, list[str]]:
     if args.dry_run or not args.yes:
         _show(journal, chosen)
     if args.dry_run:
-        print(f"{plural(len(chosen), 'session')} would be deleted, including sub-agents.")
+        print(f"{plural(len(chosen), 'session')} would be deleted, including child agents.")
         return 0, []
     if not args.yes:
         if not sys.stdin.isatty():
             raise HermesError("not a terminal: use --yes to delete without confirmation, or --dry-run to only look")
-        if not confirm(f"Delete {plural(len(chosen), 'session')}, including sub-agents?"):
+        if not confirm(f"Delete {plural(len(chosen), 'session')}, including child agents?"):
             print("Nothing was deleted.")
             return 1, []
     return 0, _delete(journal, chosen)

@@ -66,7 +66,8 @@ def _source(text: str, cwd: Path, ref: str) -> InstallSource:
     source = parse_source(text, cwd, ref)
     if source.kind == "package":
         raise HermesError(
-            f"{text!r} is no source of a skill; give a folder, a git URL, or owner/repo/folder for GitHub"
+            f"{text!r} is not a place to install a skill from; "
+            "give a folder, a git URL, or owner/repo/folder for GitHub"
         )
     return source
 
@@ -82,7 +83,7 @@ def _chosen(origin: Path, source: InstallSource, take_all: bool) -> Sequence[Ski
     if inside and take_all:
         return [read_manifest(origin / path, "user") for path in inside]
     hint = f"; it has {', '.join(inside[:12])}: name one, or add them with --all" if inside else ""
-    raise HermesError(f"{source.shown} is no skill: it has no {FILE_NAME}{hint}")
+    raise HermesError(f"{source.shown} is not a skill: it has no {FILE_NAME}{hint}")
 
 
 def _skills_inside(folder: Path) -> list[str]:

@@ -91,7 +91,7 @@ _HEADINGS = ("ID", "STARTED", "TURNS", "CALLS", "TOOLS", "TOKENS", "COST")
 
 def _configure_list(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", metavar="N", type=positive_number, help=f"show at most N (default {DEFAULT_LIMIT})")
-    parser.add_argument("--all", action="store_true", help="show every session, including those of sub-agents")
+    parser.add_argument("--all", action="store_true", help="show every session, including those of child agents")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -12,7 +12,7 @@ Chars = Annotated[int, Meta(ge=100)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Part = Annotated[float, Meta(gt=0, le=1)]
 Seconds = Annotated[float, Meta(gt=0)]
-#: 0 is no limit.
+#: 0 means no limit.
 SecondsOrNone = Annotated[float, Meta(ge=0)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 PollSeconds = Annotated[float, Meta(ge=0.05, le=60)]

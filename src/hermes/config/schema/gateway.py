@@ -33,7 +33,7 @@ class GatewayApiConfig(Struct, kw_only=True):
     cancel_on_disconnect: bool = True  #: Stop a turn whose client has gone, unless it sent an Idempotency-Key.
     cors_origins: list[str] = []  #: Origins of web pages that may call with a key, such as https://chat.example.org.
     max_body_bytes: Positive = 10_000_000  #: Longest request.
-    max_requests_per_minute: Natural = 600  #: Requests of one caller; 0 is no limit.
+    max_requests_per_minute: Natural = 600  #: Requests of one caller; 0 means no limit.
     keep_days: Positive = 30  #: Days in which a request can be repeated or continued.
 
 
@@ -49,7 +49,7 @@ class GatewayConfig(Struct, kw_only=True):
     approval_timeout: Seconds = 300  #: Seconds to answer an approval or a question; then a call is denied.
     idle_timeout: Seconds = 86_400  #: Seconds after the last message; then the next message begins a new session.
     max_queued: Positive = 100  #: Messages of a chat that may wait; further ones are refused.
-    max_messages_per_minute: Natural = 60  #: Messages of one user; 0 is no limit.
+    max_messages_per_minute: Natural = 60  #: Messages of one user; 0 means no limit.
     max_message_chars: Positive = 100_000  #: Longest message.
     max_attachment_bytes: Natural = 20_000_000  #: Largest file of a message that is stored; 0 stores none.
     max_attachments_bytes: Natural = 500_000_000  #: Disk space for the files of one principal's messages.

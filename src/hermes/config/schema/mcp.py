@@ -37,7 +37,7 @@ class McpSamplingConfig(Struct, kw_only=True):
     model: str = ""  #: Model to use; empty is the conversation's.
     max_tokens_cap: Positive = 4_096  #: Most tokens of one answer.
     timeout: Seconds = 30  #: Seconds for one answer.
-    max_rpm: Natural = 10  #: Requests in a minute; 0 is no limit.
+    max_rpm: Natural = 10  #: Requests in a minute; 0 means no limit.
     allowed_models: list[str] = []  #: Models that the server may ask for; empty ignores its wishes.
     log_level: Literal["debug", "info", "warning"] = "info"  #: Level of the line in the log for each answer.
 
@@ -50,7 +50,7 @@ class McpElicitationConfig(Struct, kw_only=True):
 
 
 class McpLifecycleConfig(Struct, kw_only=True):
-    """Limits on how long the process of an MCP server lives. 0 is no limit."""
+    """Limits on how long the process of an MCP server lives. 0 means no limit."""
 
     idle_timeout_seconds: SecondsOrNone = 0  #: Stop the server after this time without a call.
     max_lifetime_seconds: SecondsOrNone = 0  #: Restart the server after this time, between two calls.

@@ -135,7 +135,7 @@ class AgentConfig(Struct, kw_only=True):
 
 
 class BudgetLimitsConfig(Struct, kw_only=True):
-    """The limits of one budget. Unset is no limit."""
+    """The limits of one budget. Unset means no limit."""
 
     usd: NotNegative | None = None  #: Dollars, where the price of the model is known.
     tokens: Natural | None = None  #: Tokens, read and written.
@@ -173,7 +173,7 @@ class DelegationConfig(Struct, kw_only=True):
     max_iterations: Positive = 50  #: Model calls one child may use.
     max_concurrent_children: Positive = 3  #: Children running at the same time.
     max_spawn_depth: Natural = 1  #: How deep children may have children.
-    child_timeout_seconds: NotNegative = 0  #: Seconds one child may take; 0 is no limit.
+    child_timeout_seconds: NotNegative = 0  #: Seconds one child may take; 0 means no limit.
     orchestrator_enabled: bool = True  #: Whether the orchestrator role may be asked for.
     subagent_auto_approve: bool = False  #: Approve what children ask for; else deny.
     inherit_mcp_toolsets: bool = True  #: Children get the parent's MCP tools.
@@ -186,8 +186,8 @@ class PluginsConfig(Struct, kw_only=True):
     enabled: list[str] = []  #: Keys or names of plugins to load.
     disabled: list[str] = []  #: Keys or names never loaded; wins over enabled.
     entries: dict[str, FreeForm] = {}  #: Settings of each plugin, by key.
-    hook_timeout: SecondsOrNone = 60  #: Seconds one call of a callback may take; 0 is no limit.
-    load_timeout: SecondsOrNone = 30  #: Seconds the import of a plugin, and its register, may take; 0 is no limit.
+    hook_timeout: SecondsOrNone = 60  #: Seconds one call of a callback may take; 0 means no limit.
+    load_timeout: SecondsOrNone = 30  #: Seconds the import of a plugin, and its register, may take; 0 means no limit.
     exit_timeout: SecondsOrNone = 5  #: Seconds that threads of plugins may keep the program from ending.
 
 
@@ -462,7 +462,7 @@ class A2AConfig(Struct, kw_only=True):
     max_tasks: Positive = 200  #: Tasks running at the same time; further ones wait.
     max_waiting: Natural = 1_000  #: Tasks that may wait; further ones are refused.
     max_tasks_of_caller: Positive = 500  #: Tasks of one caller that may run and wait.
-    max_requests_per_minute: Natural = 1_200  #: Requests of one caller; 0 is no limit.
+    max_requests_per_minute: Natural = 1_200  #: Requests of one caller; 0 means no limit.
     max_body_bytes: Positive = 16_000_000  #: Longest request.
     max_file_bytes: Positive = 8_000_000  #: Longest file of a message or of an artifact.
     keep_days: Positive = 30  #: Days a finished task is kept.
@@ -477,9 +477,9 @@ class WorkerConfig(Struct, kw_only=True):
 
     slots: Positive = 8  #: Turns that run at the same time in one process.
     child_slots: Positive = 8  #: The same for turns that another turn waits for; they use no other slots.
-    max_waiting: Natural = 1_000  #: Turns that may wait; further ones are refused. 0 is no limit.
+    max_waiting: Natural = 1_000  #: Turns that may wait; further ones are refused. 0 means no limit.
     max_waiting_of_principal: Natural = 100  #: The same for the turns of one caller.
-    max_running_of_principal: Natural = 0  #: Turns of one caller that run at the same time; 0 is no limit.
+    max_running_of_principal: Natural = 0  #: Turns of one caller that run at the same time; 0 means no limit.
     turns: Literal["auto", "here"] = "auto"  #: With journal.url, turns of servers run on workers, or all the same here.
     workspace: str = ""  #: Name of the workers that have the files of these turns; empty means that all workers have.
     poll_seconds: PollSeconds = 0.1  #: Pause between two looks at the queue; a notification of a new turn ends it.
@@ -509,7 +509,7 @@ class CronConfig(Struct, kw_only=True):
     missed: Literal["once", "skip"] = "once"  #: Run once for the runs that were missed, or wait for the next time.
     grace: NotNegative = 600  #: Seconds after which a run counts as missed.
     overlap: Literal["skip", "queue"] = "skip"  #: Skip a run while the one before it lasts, or run it afterwards.
-    timeout: SecondsOrNone = 3_600  #: Seconds that a run may take; 0 is no limit.
+    timeout: SecondsOrNone = 3_600  #: Seconds that a run may take; 0 means no limit.
     max_running: Positive = 4  #: Runs at the same time; further ones wait.
     max_failures: Positive = 5  #: Failures in a row after which a schedule is paused.
     keep_runs: Positive = 100  #: Past runs of a schedule that hermes cron history shows.

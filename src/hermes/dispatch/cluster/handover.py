@@ -99,7 +99,7 @@ def hand_over(
 ) -> list[str]:
     """Give the engine the turns that may run, of one session or of all; returns their ids.
 
-    ``max_of_principal`` is how many turns of one principal may be with the engine; 0 is no limit.
+    ``max_of_principal`` is how many turns of one principal may be with the engine; 0 means no limit.
     """
     query = _READY.format(of_session="AND t.session_id = ?" if session_id else "")
     values = (session_id, most) if session_id else (most,)

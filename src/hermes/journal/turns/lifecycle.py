@@ -364,7 +364,7 @@ def _title(message: Message) -> str:
 
 
 class QueueLimits(NamedTuple):
-    """How many turns may wait at most, and how many of one principal. 0 is no limit."""
+    """How many turns may wait at most, and how many of one principal. 0 means no limit."""
 
     waiting: int = 0
     waiting_of_principal: int = 0

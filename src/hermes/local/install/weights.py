@@ -38,7 +38,9 @@ def read_gguf(path: Path) -> GgufFacts:
     try:
         with path.open("rb") as file:
             if file.read(4) != _MAGIC:
-                raise ConfigError(f"{path} is no GGUF file (it does not begin with GGUF); give a model in that format")
+                raise ConfigError(
+                    f"{path} is not a GGUF file (it does not begin with GGUF); give a model in that format"
+                )
             return _facts(file)
     except OSError as error:
         raise ConfigError(f"the model file {path} cannot be read: {error.strerror}") from None

@@ -55,7 +55,7 @@ class BasePlatformAdapter(ABC):
     #: Whether ``edit_message`` works.
     SUPPORTS_MESSAGE_EDITING = False
     REQUIRES_EDIT_FINALIZE = False
-    #: Most characters of one message; 0 is no limit. What ``register_platform`` says comes first.
+    #: Most characters of one message; 0 means no limit. What ``register_platform`` says comes first.
     MAX_MESSAGE_LENGTH: int = 0
     #: Whether ``send`` wants ``metadata["idempotency_key"]``, which is the same for every attempt to send a message.
     TAKES_IDEMPOTENCY_KEY = False

@@ -69,7 +69,7 @@ def _refuse_escape(path: Path, root: Path) -> None:
         if link.is_absolute() or not (path.parent.resolve() / link).resolve().is_relative_to(root):
             raise PluginError(f"{path.name} is a link that leads out of its folder (to {link}); it is not installed")
     elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise PluginError(f"{path.name} is no plain file; only files and folders are installed")
+        raise PluginError(f"{path.name} is not a regular file; only files and folders are installed")
 
 
 def _refuse_without_manifest(folder: Path, source: InstallSource) -> None:
@@ -77,7 +77,7 @@ def _refuse_without_manifest(folder: Path, source: InstallSource) -> None:
         return
     inside = [file.path.parent.relative_to(folder).as_posix() for file in manifest_files(folder)]
     hint = f"; it has plugins in {', '.join(inside[:8])}: name one of these" if inside else ""
-    raise PluginError(f"{source.shown} is no plugin: it has no {FILE_NAMES[0]}{hint}")
+    raise PluginError(f"{source.shown} is not a plugin: it has no {FILE_NAMES[0]}{hint}")
 
 
 def _clone(source: InstallSource, folder: Path, env: Mapping[str, str]) -> str:

@@ -24,7 +24,7 @@ OVERRIDES: dict[str, tuple[str, str]] = {
 
 
 class Budget(NamedTuple):
-    """How much a plugin may spend; ``None`` is no limit."""
+    """How much a plugin may spend; ``None`` means no limit."""
 
     max_calls_per_session: int | None = None
     max_tokens_per_day: int | None = None

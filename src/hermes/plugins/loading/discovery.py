@@ -92,8 +92,11 @@ def manifest_files(folder: Path) -> Iterator[ManifestFile]:
                 yield ManifestFile(nested, child.name)
 
 
-def find_plugin(name: str, manifests: Mapping[str, PluginManifest]) -> PluginManifest:
-    """The plugin with that key, that name, or that last part of a key when only one has it."""
+def find_plugin(name: str, manifests: Mapping[str, PluginManifest], noun: str = "plugin") -> PluginManifest:
+    """The plugin with that key, that name, or that last part of a key when only one has it.
+
+    ``noun`` is what errors call it, when ``manifests`` are only those of one kind.
+    """
     exact = manifests.get(name)
     if exact is not None:
         return exact
@@ -103,8 +106,8 @@ def find_plugin(name: str, manifests: Mapping[str, PluginManifest]) -> PluginMan
         return matches[0]
     if matches:
         keys = ", ".join(sorted(manifest.key for manifest in matches))
-        raise PluginError(f"plugin {name!r} could be any of {keys}; use the whole key")
-    raise PluginError(f"there is no plugin {name!r}{suggestion(name, manifests)}")
+        raise PluginError(f"{noun} {name!r} could be any of {keys}; use the whole key")
+    raise PluginError(f"there is no {noun} {name!r}{suggestion(name, manifests)}")
 
 
 def suggestion(name: str, manifests: Collection[str]) -> str:

@@ -122,7 +122,7 @@ def _decode(line: bytes) -> dict[str, Any] | None:
 def _check_head(head: Mapping[str, Any], result: Verification) -> None:
     version = head.get(_MARK)
     if not isinstance(version, int):
-        result.problems.append("this is no evidence of hermes; 'hermes audit export' writes it")
+        result.problems.append("this is not evidence of hermes; 'hermes audit export' writes it")
     elif version > EVIDENCE_VERSION:
         result.problems.append(f"it has version {version}, this hermes knows {EVIDENCE_VERSION}; upgrade hermes")
     result.session_id = str(head.get("session", ""))
@@ -140,7 +140,7 @@ def _take(found: dict[str, Any], number: int, events: list[dict[str, Any]], resu
         except msgspec.ValidationError:
             result.problems.append(f"the seal in line {number} cannot be read")
     else:
-        result.problems.append(f"line {number} is no part of the evidence")
+        result.problems.append(f"line {number} is not part of the evidence")
 
 
 def _check_chain(events: list[dict[str, Any]], result: Verification) -> None:

@@ -135,7 +135,7 @@ def run_case(
     try:
         case = msgspec.convert(parse_document(path.read_text("utf-8"), str(path)), CaseFile)
     except (msgspec.ValidationError, UnicodeDecodeError, OSError) as error:
-        raise HermesError(f"{path}: this is no test: {error}") from None
+        raise HermesError(f"{path}: this is not a test: {error}") from None
     bundle = path.parent / case.recording
     with open_bundle(bundle) as (store, session_id):
         settings = config or recorded_config(load_recording(store, session_id)) or Config()
@@ -200,7 +200,7 @@ def _unmet_text(expected: Expectations, recording: Recording) -> Iterator[str]:
     if expected.schema is not None:
         try:
             _, kind = parse_answer(answer, encode_schema(expected.schema))
-            problem = "" if kind == "json" else "the answer is no JSON"
+            problem = "" if kind == "json" else "the answer is not JSON"
         except ValueError as error:
             problem = str(error)
         if problem:

@@ -58,7 +58,7 @@ def read_dataset(path: Path) -> list[Sample]:
         try:
             fields = msgspec.json.decode(line, type=dict[str, Any])
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise HermesError(f"{path}, line {number}: this is no JSON object: {error}") from None
+            raise HermesError(f"{path}, line {number}: this is not a JSON object: {error}") from None
         if not isinstance(fields.get("input"), str):
             raise HermesError(f"{path}, line {number}: 'input' is missing; each line needs it as a text")
         samples.append(Sample(str(fields.get("id", number)), fields["input"], fields.get("expected"), fields))
@@ -75,7 +75,7 @@ class Evaluation:
     host: Host
     name: str
     scorer: Scorer
-    #: Dollars after which no further sample is started; None is no limit.
+    #: Dollars after which no further sample is started; None means no limit.
     budget_usd: float | None = None
     parallel: int = 4
     #: Called with each result as it comes.

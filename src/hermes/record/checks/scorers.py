@@ -77,7 +77,7 @@ def _regex(sample: Sample, answer: str, ask: Callable[[str], str]) -> Score:
     try:
         found = re.search(str(sample.expected), answer)
     except re.error as error:
-        raise HermesError(f"sample {sample.id}: 'expected' is no regular expression: {error}") from None
+        raise HermesError(f"sample {sample.id}: 'expected' is not a regular expression: {error}") from None
     return Score(float(bool(found)), "" if found else f"does not match {str(sample.expected)[:80]!r}")
 
 
@@ -96,7 +96,7 @@ def _schema(path: str) -> Scorer:
             _, kind = parse_answer(answer, encode_schema(schema if schema is not None else sample.expected))
         except ValueError as error:
             return Score(0.0, str(error)[:200])
-        return Score(1.0) if kind == "json" else Score(0.0, "the answer is no JSON")
+        return Score(1.0) if kind == "json" else Score(0.0, "the answer is not JSON")
 
     return score
 

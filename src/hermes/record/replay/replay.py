@@ -386,7 +386,7 @@ def _attempts_made(host: Host, session_id: str) -> int:
 def _why_not(turn: TurnRecording) -> str:
     """Why a turn cannot be replayed; empty when it can be."""
     if turn.undone:
-        return "was undone, and is no part of the conversation"
+        return "was undone, and is not part of the conversation"
     if turn.state in ("running", "queued"):
         return "is not finished; 'hermes chat --resume' finishes it"
     if not turn.setup:

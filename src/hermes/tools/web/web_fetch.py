@@ -86,7 +86,7 @@ def fetch_page(url: str, context: ToolContext, client: HttpClient, settings: Web
     if not (kind.startswith("text/") or kind in _TEXT_TYPES or kind.endswith(("+json", "+xml")) or not kind):
         raise FetchError(f"{response.url} is {kind} with {len(data):,} bytes; only text, JSON, HTML and PDF are read")
     if b"\0" in data[:8_000] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise FetchError(f"{response.url} is no text ({len(data):,} bytes); only text, JSON, HTML and PDF are read")
+        raise FetchError(f"{response.url} is not text ({len(data):,} bytes); only text, JSON, HTML and PDF are read")
     return Page(response.url, _decoded(data, response), kind)
 
 

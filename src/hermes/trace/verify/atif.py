@@ -45,7 +45,7 @@ _SUMS = {
 def check_atif(document: object) -> list[str]:
     """The problems of a document, as text; none when it is valid."""
     if not isinstance(document, dict):
-        return ["the document is no JSON object"]
+        return ["the document is not a JSON object"]
     return list(_trajectory(cast("Fields", document), ""))
 
 
@@ -83,7 +83,7 @@ def _step(step: Fields, number: int, where: str) -> Iterator[str]:
     for call in calls:
         yield from problems_of(call, _CALL, f"{where}, call {call.get('tool_call_id')}")
         if not isinstance(call.get("arguments"), dict):
-            yield f"{where}, call {call.get('tool_call_id')}: arguments are no object"
+            yield f"{where}, call {call.get('tool_call_id')}: arguments are not an object"
     yield from _results(calls, _results_of(step), where)
 
 
@@ -167,4 +167,4 @@ def problems_of(found: Fields, shape: Shape, where: str) -> Iterator[str]:
             yield f"{where}: {name} is missing"
     for name in found:
         if name not in shape.required and name not in shape.optional:
-            yield f"{where}: {name!r} is no field of the format"
+            yield f"{where}: {name!r} is not a field of the format"

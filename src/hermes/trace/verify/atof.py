@@ -61,7 +61,7 @@ def _scope(event: Event) -> Iterator[str]:
         yield "category is missing"
     attributes = event.get("attributes")
     if not isinstance(attributes, list) or attributes != sorted(set(map(str, cast("list[Any]", attributes)))):
-        yield "attributes are no sorted list without repetition"
+        yield "attributes are not a sorted list without repetition"
     profile: Any = event.get("category_profile")
     if event.get("category") == "custom" and not (isinstance(profile, dict) and "subtype" in profile):
         yield "category 'custom' needs category_profile.subtype"

@@ -1,4 +1,4 @@
-"""Langfuse exporter: turns as traces, model calls as generations, tools and sub-agents in them."""
+"""Langfuse exporter: turns as traces, model calls as generations, tools and child agents in them."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class LangfuseSettings:
             noun = "is not set; set it" if len(missing) == 1 else "are not set; set them"
             return f"{' and '.join(missing)} {noun} in the environment or in .env"
         if not self.target:
-            return "LANGFUSE_BASE_URL is no address; one like https://cloud.langfuse.com is expected"
+            return "LANGFUSE_BASE_URL is not an address; one like https://cloud.langfuse.com is expected"
         return ""
 
     @property

@@ -47,7 +47,7 @@ def read_plugins_toml(path: Path, cwd: Path) -> PluginsToml:
     except OSError as error:
         raise PluginsTomlError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise PluginsTomlError(f"{path} is no valid TOML: {error}") from error
+        raise PluginsTomlError(f"{path} is not valid TOML: {error}") from error
     components = document.get("components", [])
     if not isinstance(components, list) or not all(isinstance(one, dict) for one in cast("list[Any]", components)):
         raise PluginsTomlError(f"{path}: components must be a list of tables, each begun with [[components]]")

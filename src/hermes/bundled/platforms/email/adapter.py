@@ -75,7 +75,7 @@ class EmailAdapter(BasePlatformAdapter):
     ) -> SendResult:
         settings = self._settings
         if not re.fullmatch(r"[^@\s<>,;\x00-\x20]+@[^@\s<>,;]+", chat_id):
-            return SendResult(False, error=f"{chat_id!r} is no mail address", error_kind="not_found")
+            return SendResult(False, error=f"{chat_id!r} is not a mail address", error_kind="not_found")
         answered = await self._answered(reply_to or "", chat_id)
         mail = make_answer(
             own_address=settings.address, own_name=settings.name, recipient=chat_id, text=content, answered=answered

@@ -58,7 +58,7 @@ class IrcAdapter(BasePlatformAdapter):
         if connection is None:
             return SendResult(False, error="there is no connection", retryable=True, error_kind="transient")
         if not is_target(chat_id):
-            return SendResult(False, error=f"{chat_id!r} is no channel and no nick", error_kind="not_found")
+            return SendResult(False, error=f"{chat_id!r} is neither a channel nor a nick", error_kind="not_found")
         text = without_markdown(content)
         sender = self._senders.get(reply_to or "")
         if sender and connection.is_channel(chat_id):

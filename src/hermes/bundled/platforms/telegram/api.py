@@ -71,6 +71,6 @@ class BotApi:
         parameters = {"offset": offset or None, "timeout": int(seconds), "allowed_updates": ["message"]}
         found = await self.call("getUpdates", parameters, seconds=seconds + 20)
         if not isinstance(found, list):
-            raise PlatformApiError("getUpdates: the answer is no list")
+            raise PlatformApiError("getUpdates: the answer is not a list")
         updates = [cast("dict[str, Any]", one) for one in cast("list[object]", found) if isinstance(one, dict)]
         return [one for one in updates if isinstance(one.get("update_id"), int)]

@@ -74,7 +74,7 @@ def read_settings(block: Mapping[str, Any] | None, env: Mapping[str, str] | None
 def _read_route(name: str, fields: object, given: PlatformSettings) -> WebhookRoute:
     key = f"routes.{name}"
     if not re.fullmatch(r"[A-Za-z0-9][\w\-]{0,63}", name):
-        raise given.error(key, "has a name that is no part of an address; use letters, digits, - and _")
+        raise given.error(key, "has a name that cannot be part of an address; use letters, digits, - and _")
     block = cast("dict[str, Any]", fields if isinstance(fields, dict) else {})
     if unknown := sorted(set(block) - _KNOWN):
         raise given.error(key, f"has the unknown setting {unknown[0]!r}; allowed are {', '.join(sorted(_KNOWN))}")
