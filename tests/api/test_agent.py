@@ -335,6 +335,7 @@ def test_a_turn_that_a_killed_program_left_is_finished_or_given_up(home: Path, w
             session = agent.session(session_id)
             result = session.finish() if continues else session.abandon()
             assert result is not None and result.status == ("completed" if continues else "interrupted")
+            assert result.error == (None if continues else "given up: the program did not continue it")
             assert session.finish() is None and session.abandon() is None
             assert len(provider.requests) == (2 if continues else 1)
             session.run("And now?")

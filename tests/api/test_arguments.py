@@ -43,6 +43,7 @@ async def note(_event: hermes.TurnEvent) -> None:
         ({"plugins": "otel"}, "plugins must be a list of plugins, such as ['otel']"),
         ({"plugins": object()}, "plugins: found an object of type object; allowed: a list of plugins"),
         ({"toolsets": "file"}, "toolsets must be a list of names, such as ['file']"),
+        ({"toolsets": ["file", 3]}, "toolsets: found the number 3; allowed: names, each a text"),
         ({"tools": greet}, "tools: found an object of type function; allowed: a list of functions"),
         ({"tools": [greet, greet]}, "two functions in tools are called 'greet'; rename one, or use hermes.tool(name="),
         ({"approve": True}, "approve: found True; allowed: a function"),

@@ -143,10 +143,9 @@ class Agent:
     @property
     def notices(self) -> list[str]:
         """Warnings, one line each: about unknown settings, plugins that did not load, callbacks that failed."""
-        problems = (
-            f"plugin {one.manifest.key}: {problem}" for one in self._host.plugins.loaded for problem in one.problems
-        )
-        return [*self._warnings, *problems, *self._host.notices]
+        host = self._host
+        problems = [f"plugin {one.manifest.key}: {problem}" for one in host.plugins.loaded for problem in one.problems]
+        return [*self._warnings, *map(host.redactor.redact, problems), *host.notices]
 
     def session(self, session_id: str | None = None) -> AgentSession:
         """A new conversation, or the recorded one with that id (or a unique beginning of it)."""

@@ -69,7 +69,11 @@ def checked_list(name: str, values: object) -> list[Any]:
         raise TypeError(f"{name} must be a list of {_LISTS[name]}, such as [{values!r}]")
     if not isinstance(values, Iterable) or isinstance(values, bytes | Mapping):
         raise _refusal(name, cast("object", values), f"a list of {_LISTS[name]}")
-    return list(cast("Iterable[Any]", values))
+    found = list(cast("Iterable[Any]", values))
+    for value in found if name == "toolsets" else ():
+        if not isinstance(value, str):
+            raise _refusal(name, value, "names, each a text")
+    return found
 
 
 def check_max_turns(value: object) -> None:
