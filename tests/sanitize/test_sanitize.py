@@ -216,8 +216,8 @@ class Agreeable:
         (Dumps(), {"mode": "json", "token": REDACTED}),
         (OldDumps(), {"a": 1}),
         (ValueError("bad"), "ValueError: bad"),
-        ("lone \ud800 half", "lone ? half"),
-        ({"\ud800": 1}, {"?": 1}),
+        ("lone \ud800 half", "lone \ufffd half"),
+        ({"\ud800": 1}, {"\ufffd": 1}),
         (int, "<class 'int'>"),
     ],
 )

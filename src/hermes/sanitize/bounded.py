@@ -1,4 +1,7 @@
-"""Bounded copy of any object as plain JSON data, with the values of secret keys redacted."""
+"""Bounded copy: one walk that makes plain JSON data of any object, cuts what is long and hides values of secret keys.
+
+Secrets inside texts are found by the redactor; ``payload.py`` uses both.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple, cast
 
 from hermes.sanitize.keys import REDACTED, is_secret_key
+from hermes.sanitize.surrogates import encodable
 from hermes.sanitize.text import Redactor
 
 #: Integers outside this range are not safe as JSON numbers.
@@ -119,8 +123,12 @@ class BoundedCopy:
         if len(text) > self._limits.chars:
             text = self._cut(text)
         self.room -= len(text)
-        # Only a lone surrogate cannot be encoded; it becomes a question mark.
-        return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                text = encodable(text)
+        return text
 
     def _cut(self, text: str) -> str:
         """The start of a long text. The cut moves before a secret that it would divide."""

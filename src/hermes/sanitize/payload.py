@@ -1,4 +1,4 @@
-"""Sanitised payloads: JSON-ready copies of any object, redacted and of bounded size."""
+"""Payloads of hooks: sanitised by ``BoundedCopy`` and the redactor, within one size limit, and memoised by part."""
 
 from __future__ import annotations
 
