@@ -1,4 +1,4 @@
-"""Text of strangers: marked for the model in one place, by the tool's declaration, and nowhere else."""
+"""Untrusted text: marked for the model in one place, by the tool's declaration, and nowhere else."""
 
 from __future__ import annotations
 

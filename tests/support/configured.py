@@ -34,7 +34,7 @@ def tool_answers(host: Host, session_id: str) -> list[dict[str, Any]]:
 
 
 def decode_result(content: str) -> dict[str, Any]:
-    """The result that the content of a tool's message has, without the marks of text of strangers."""
+    """The result that the content of a tool's message has, without the marks of untrusted text."""
     return msgspec.json.decode(re.sub(r"\A<untrusted (\w+)>\n(.*)\n</untrusted \1>", r"\2", content, flags=re.DOTALL))
 
 

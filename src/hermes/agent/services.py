@@ -184,7 +184,7 @@ def dispatch_call(
     """Run a tool with the ids of the caller's scope, and return what the model would see, without a mark.
 
     With the ``journal`` of the running turn the call is recorded: a trace shows it, and no replay runs it again.
-    ``when_untrusted`` is called when the result is text of strangers.
+    ``when_untrusted`` is called when the result is untrusted text.
     """
     from hermes.agent.pipelines.tool_call import ToolCall, data_problem, tool_context
 

@@ -140,7 +140,7 @@ class PluginContext(ProviderRegistrations):
 
         A name that is taken is refused, unless ``override`` is set and the plugin's ``allow_tool_override`` is true.
         ``is_async`` is accepted and not needed. ``effect`` and ``parallel`` say when a call may run again after a
-        crash and next to others. ``untrusted`` marks every result as text of strangers, such as a web page: the model
+        crash and next to others. ``untrusted`` marks every result as untrusted text, such as a web page: the model
         sees it between ``<untrusted ID>`` and ``</untrusted ID>``.
         """
         self._check_open()

@@ -1,4 +1,4 @@
-"""The origin of a result: whether a call of a built-in tool brings text of strangers, by its arguments."""
+"""Origin of results: decides from its arguments whether a call of a built-in tool returns untrusted text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fetches(args: Args, context: ToolContext) -> bool:
 
 
 def script_fetches(args: Args, context: ToolContext) -> bool:
-    """The same for a script, and whether a tool that it called brought text of strangers."""
+    """The same for a script, and whether a tool that it called returned untrusted text."""
     return context.saw_untrusted or mentions_network(str(args.get("code") or ""))
 
 

@@ -81,7 +81,7 @@ class ToolContext(msgspec.Struct):
     may_change_tree: bool = True
     #: What the command of this call did that was undone; a user may be asked whether to keep it.
     undone: Sequence[UndoneChange] = ()
-    #: A call that this one made returned text of strangers.
+    #: A call that this one made returned untrusted text.
     saw_untrusted: bool = False
 
 
@@ -112,7 +112,7 @@ class Tool(msgspec.Struct, frozen=True):
     available: Callable[[], bool] | None = None
     emoji: str = ""
     plugin: str = ""
-    #: The result is text of strangers (a web page, another agent, the server of a tool). Its message to the model is
+    #: The result is untrusted text (a web page, another agent, the server of a tool). Its message to the model is
     #: put between ``<untrusted ID>`` and ``</untrusted ID>``, in one place for every tool: ``ToolCall.message``.
     #: A tool returns its plain result and adds no mark of its own. A function decides by the arguments of a call.
     untrusted: bool | Callable[[Args, ToolContext], bool] = False

@@ -47,7 +47,7 @@ def host(home: Path, workdir: Path) -> Generator[Host]:
 
 
 def fetch(host: Host, url: str, **args: Any) -> dict[str, Any]:
-    """What the tool answers, without the marks around text of strangers."""
+    """What the tool answers, without the marks around untrusted text."""
     answer = host.services.dispatch_tool("web_fetch", {"url": url, **args})
     return json.loads(answer[answer.index("{") : answer.rindex("}") + 1])
 

@@ -1,4 +1,4 @@
-"""The frame of a task's turn, on the thread that runs it, in the server or on a worker: responder, hop count, trace.
+"""Set-up of a task's turn on the thread that runs it, in the server or on a worker: responder, hop count, trace.
 
 Imports nothing of the SDK: workers need not have it.
 """

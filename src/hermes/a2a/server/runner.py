@@ -1,4 +1,4 @@
-"""Turns for the messages of tasks: handed to the dispatcher and followed, their events and their end as the task's."""
+"""Runner of tasks: gives each message to the dispatcher as a turn, and reports its events and its end as the task's."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def report_on(child: Child, store: Store, redactor: Redactor, *, room: int, long
 
 
 def saw_untrusted(store: Store, scope: Scope) -> bool:
-    """Whether a child of a call had text of strangers before it: its answer may say what they want said."""
+    """Whether a child of a call had untrusted text before it: its answer may repeat what that text asks for."""
 
     def children(connection: JournalConnection) -> list[str]:
         query = "SELECT id FROM sessions WHERE parent_id = ? AND parent_call = ?"

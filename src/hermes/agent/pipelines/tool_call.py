@@ -427,14 +427,14 @@ class ToolCall(msgspec.Struct):
     # -- finish -------------------------------------------------------------------------------------------------
 
     def message(self, ended: ToolEnded) -> str:
-        """Finish the call, and return the content of its message. Text of strangers is marked here and only here."""
+        """Finish the call, and return the content of its message. Untrusted text is marked here and only here."""
         text = self.finish(ended)
         if not self.is_untrusted(ended):
             return text
         return mark_untrusted(text, f"{self.scope.turn_id}:{ended.tool_call_id}" if self.scope.turn_id else "")
 
     def is_untrusted(self, ended: ToolEnded) -> bool:
-        """Whether the result is text of strangers."""
+        """Whether the result is untrusted text."""
         # A refusal is Hermes' own text.
         if self.tool is None or not self.tool.untrusted or ended.status == "blocked":
             return False

@@ -285,7 +285,7 @@ def _delegate_task(runtime: Runtime, named: Sequence[PromptFile]) -> Tool:
 
         return delegate(args, context, runtime)
 
-    def saw_strangers(args: Args, context: ToolContext) -> bool:
+    def saw_untrusted_text(args: Args, context: ToolContext) -> bool:
         from hermes.agent.children.report import saw_untrusted
 
         del args
@@ -299,7 +299,7 @@ def _delegate_task(runtime: Runtime, named: Sequence[PromptFile]) -> Tool:
         run,
         "resumable",
         available=lambda: runtime.config.delegation.max_spawn_depth > 0,
-        untrusted=saw_strangers,
+        untrusted=saw_untrusted_text,
         emoji="🔀",
     )
 

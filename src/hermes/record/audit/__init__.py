@@ -1,1 +1,1 @@
-"""Evidence of runs: seals, files that are verified offline, and policies judged by recorded calls."""
+"""Evidence of runs in files that are verified offline, and policies judged by recorded calls."""

@@ -120,7 +120,7 @@ def render(route: WebhookRoute, payload: object, event: str) -> str:
     """The prompt with its fields filled in: ``{a.b.0}`` is a value of the payload, ``{payload}`` all of it.
 
     What is not there becomes an empty text. A value is never read as a template, and for a model every value that is
-    more than a few words is marked as text of strangers.
+    more than a few words is marked as untrusted text.
     """
     fixed = {"route": route.name, "event": event}
 

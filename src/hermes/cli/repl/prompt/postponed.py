@@ -1,4 +1,4 @@
-"""Modules of libraries that the prompt does not need to be drawn: their code runs when one of their names is used."""
+"""Lazy imports of library modules: the prompt can be drawn without them, and each runs when it is first used."""
 
 from __future__ import annotations
 
