@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sqlite3
+import threading
 import time
 from collections.abc import Generator
 from contextlib import closing
@@ -45,6 +46,24 @@ def test_what_was_accepted_is_answered_by_the_next_gateway(rig: GatewayRig) -> N
     assert client.hear(3) == ["Answer to one", "Answer to two", "Answer to three"]
     wait_until(lambda: set(states(rig.home)) == {"done"}, "all being done")
     assert "Answer to one" in str(rig.provider.requests[1].messages)  # in one session
+
+
+def test_a_second_request_to_stop_waits_for_nothing(
+    rig: GatewayRig, provider: SwitchedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.gateway.gateway._STOP_SECONDS", 3_600.0)
+    gate = threading.Event()
+    provider.script = lambda request: text("answered", hold=gate)
+    gateway = rig.start()
+    rig.client().say("hello")
+    wait_until(lambda: bool(provider.requests), "the turn runs")
+    gateway.ask_to_stop()
+    wait_until(lambda: bool(gateway.reported), "the owner is informed")
+    assert gateway.reported[0].startswith("Stopping: waiting up to 3600 s for 1 turn.")
+    gateway.stop()
+    gate.set()
+    rig.start()
+    assert rig.client().hear() == ["answered"]
 
 
 def test_what_was_being_sent_is_unknown_and_not_sent_again(rig: GatewayRig) -> None:

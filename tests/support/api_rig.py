@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,10 @@ class ServedApi:
     url: str
     host: Host
     headers: dict[str, str] = field(default_factory=dict)
+    #: Asks the server to stop, as a signal does; the second time it waits for nothing.
+    stop: Callable[[], None] = lambda: None
+    #: The lines that the owner sees.
+    reported: list[str] = field(default_factory=list[str])
 
     def send(self, method: str, path: str, document: Any = None, **more: Any) -> httpx.Response:
         """One request below ``/v1``."""
@@ -106,9 +110,12 @@ def served_api(
     known = read_principals(config, {"ALICE": KEY, "BOB": OTHER_KEY, **(env or {})}, redactor, "API_SERVER_KEY")
     options = HostOptions(platform="api_server", unattended=True)
     with Host(home, config, options, cwd=workdir, env={}, redactor=redactor) as host:
-        thread = ServerThread(lambda stop, announce: serve_until(stop, host, ListenAddress(), known, announce))
+        lines: list[str] = []
+        thread = ServerThread(
+            lambda stop, announce: serve_until(stop, host, ListenAddress(), known, announce, lines.append)
+        )
         headers = {"authorization": f"Bearer {KEY}"} if with_keys else {}
         try:
-            yield ServedApi(thread.wait_until_ready(), host, headers)
+            yield ServedApi(thread.wait_until_ready(), host, headers, thread.ask_to_stop, lines)
         finally:
             thread.stop()

@@ -15,6 +15,7 @@ from hermes.config.schema.gateway import GatewayConfig, GatewayPlatformConfig
 from hermes.config.schema.sections import WorkerConfig
 from hermes.gateway.gateway import Gateway, GatewayService
 from hermes.host import Host
+from hermes.http_server.stopping import StopEvent
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text
 from support import line_platform, start_hermes, write_config
 from support.configured import configured_host
@@ -101,7 +102,9 @@ class RunningGateway:
     def __init__(self, host: Host, platforms: Sequence[str], services: Sequence[GatewayService] = ()) -> None:
         self.host = host
         self.gateway = Gateway(host, platforms, services=services, first_pause=0.02)
-        self._stop: asyncio.Event | None = None
+        #: The lines that the owner sees.
+        self.reported: list[str] = []
+        self._stop: StopEvent | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
@@ -109,18 +112,22 @@ class RunningGateway:
         wait_for(self._started, "the start of the gateway")
 
     async def _run(self) -> None:
-        self._stop, self._loop = asyncio.Event(), asyncio.get_running_loop()
-        await self.gateway.run(self._stop, started=self._started.set)
+        self._stop, self._loop = StopEvent(), asyncio.get_running_loop()
+        await self.gateway.run(self._stop, started=self._started.set, report=self.reported.append)
 
     def on_loop(self, work: Any) -> Any:
         """Run a coroutine on the loop of the gateway, and return its result."""
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(HANG)
 
+    def ask_to_stop(self) -> None:
+        """Ask the gateway to stop, as a signal does."""
+        assert self._loop is not None and self._stop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+
     def stop(self) -> None:
         if self._thread.is_alive():
-            assert self._loop is not None and self._stop is not None
-            self._loop.call_soon_threadsafe(self._stop.set)
+            self.ask_to_stop()
             self._thread.join(HANG)
             assert not self._thread.is_alive(), "the gateway did not stop"
         self.host.close()

@@ -8,8 +8,10 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from hermes.http_server.stopping import StopEvent
+
 #: Serves until the event is set, and announces its addresses.
-Serve = Callable[[asyncio.Event, Callable[..., None]], Coroutine[Any, Any, None]]
+Serve = Callable[[StopEvent, Callable[..., None]], Coroutine[Any, Any, None]]
 
 
 class ServerThread:
@@ -32,7 +34,7 @@ class ServerThread:
             self._ready.set()
 
     async def _main(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._loop, self._stop = asyncio.get_running_loop(), StopEvent()
 
         def announce(*addresses: str) -> None:
             self.announced = addresses
@@ -47,10 +49,14 @@ class ServerThread:
             raise self.failure
         return self.announced[0]
 
-    def stop(self) -> None:
-        """Stop the server; its failure, if it had one, is raised."""
+    def ask_to_stop(self) -> None:
+        """Ask the server to stop, as a signal does."""
         with contextlib.suppress(RuntimeError):  # its loop has ended, and perhaps its thread has not
             self._loop.call_soon_threadsafe(self._stop.set)
+
+    def stop(self) -> None:
+        """Stop the server; its failure, if it had one, is raised."""
+        self.ask_to_stop()
         self._thread.join(60)
         if self.failure is not None:
             raise self.failure

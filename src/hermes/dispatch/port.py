@@ -126,6 +126,11 @@ class Dispatcher(Protocol):
         """
         ...
 
+    @property
+    def running(self) -> int:
+        """How many turns this process runs."""
+        ...
+
     def start(self) -> None:
         """Begin to run turns, first those that an earlier process left."""
         ...

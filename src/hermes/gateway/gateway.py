@@ -47,6 +47,7 @@ from hermes.gateway.store.users import CODE_SECONDS, REQUEST_SECONDS, GatewayUse
 from hermes.host import Host
 from hermes.http.threads import LoopThreads
 from hermes.http_server.rate_limits import RateLimiter
+from hermes.http_server.stopping import unless_at_once, waiting_text
 from hermes.journal.leases import release_lease
 from hermes.journal.questions import Questions
 from hermes.scope import new_id, new_session_id
@@ -135,8 +136,14 @@ class Gateway:
 
     # -- life ---------------------------------------------------------------------------------------------------
 
-    async def run(self, stop: asyncio.Event, *, started: Callable[[], None] | None = None) -> None:
-        """Run until ``stop`` is set."""
+    async def run(
+        self,
+        stop: asyncio.Event,
+        *,
+        started: Callable[[], None] | None = None,
+        report: Callable[[str], None] | None = None,
+    ) -> None:
+        """Run until ``stop`` is set. ``report`` is given lines for the owner."""
         self._loop = asyncio.get_running_loop()
         self.deliveries = Deliveries(self)
         left = await self.blocking(self._recover)
@@ -159,21 +166,23 @@ class Gateway:
             started()
         try:
             await stop.wait()
+            if report is not None and self.dispatcher.running:
+                report(waiting_text(self.dispatcher.running, _STOP_SECONDS))
         finally:
-            await self._stop()
+            await self._stop(stop)
             watchdog.stop()
 
-    async def _stop(self) -> None:
+    async def _stop(self, stop: asyncio.Event) -> None:
         """Disconnect, let running turns end for a moment, and leave the rest to the next start."""
         self.is_stopping = True
-        await self.blocking(self.dispatcher.release, _STOP_SECONDS)
+        await unless_at_once(stop, self.blocking(self.dispatcher.release, _STOP_SECONDS))
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._drain(), _STOP_SECONDS)
+            await unless_at_once(stop, asyncio.wait_for(self._drain(), _STOP_SECONDS))
         tasks = [*self._tasks, *(task for chat in self._chats.values() for task in chat.tasks)]
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks, timeout=_STOP_SECONDS)
+            await unless_at_once(stop, asyncio.wait(tasks, timeout=_STOP_SECONDS))
         self.status_changed()
         self._threads.close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 import socket
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, cast
@@ -15,6 +14,7 @@ from starlette.types import ASGIApp
 
 from hermes.errors import HermesError
 from hermes.http_server.slow_loris import RequestTimeoutProtocol
+from hermes.http_server.stopping import StopEvent, stop_on_signals
 
 _SECONDS_TO_DRAIN = 3
 _BACKLOG = 2_048
@@ -72,7 +72,8 @@ async def serve_app(
 ) -> None:
     """Serve on the running loop until ``stop`` is set. ``announce`` is called once requests are accepted.
 
-    ``stop_work`` ends what requests wait for, so that their clients get the last state; then the connections end.
+    ``stop_work`` ends what requests wait for, so that their clients get the last state; then the connections end. It
+    is called in any case, also when this is cancelled.
     """
     web = WebServer(app, lifespan=lifespan)
     serving = asyncio.create_task(web.serve(sockets=[listener]))
@@ -81,21 +82,22 @@ async def serve_app(
         await web.wait_until_started(serving)
         announce()
         await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
-        if stop_work is not None:
-            await stop_work()
-    finally:  # also when this is cancelled
+    finally:
         ending.cancel()
-        web.end()
-        await serving
+        try:
+            if stop_work is not None:
+                await stop_work()
+        finally:
+            web.end()
+            await serving
 
 
-def run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    """Run ``main`` on a new loop; the event that it is given is set by SIGTERM and SIGINT."""
+def run_until_signal(main: Callable[[StopEvent], Coroutine[Any, Any, None]]) -> None:
+    """Run ``main`` on a new loop; the event that it is given is set by each SIGTERM and SIGINT."""
 
     async def run() -> None:
-        stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        stop = StopEvent()
+        stop_on_signals(stop)
         await main(stop)
 
     with asyncio.Runner(loop_factory=_fastest_loop()) as runner:

@@ -8,7 +8,7 @@ import os
 from hermes.cli import open_home
 from hermes.cli.arguments import port_number
 from hermes.cli.failures import serving_packages
-from hermes.cli.terminal import print_warnings
+from hermes.cli.terminal import print_note, print_warnings
 
 _EXAMPLES = """\
 examples:
@@ -58,5 +58,5 @@ def run(args: argparse.Namespace) -> int:
     )
     with Host(home, surface_config(loaded.config), options, redactor=redactor) as host:
         print_warnings((*loaded.warnings, *host.notices, *missing_workers(host)), redactor.redact)
-        serve(host, address, principals, lambda url: print(url, flush=True))
+        serve(host, address, principals, lambda url: print(url, flush=True), print_note)
     return 0

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import signal
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from hermes.cli import open_home
 from hermes.cli.failures import serving_packages
-from hermes.cli.terminal import print_warnings
+from hermes.cli.terminal import print_note, print_warnings
 from hermes.config.schema.sections import Config
 from hermes.dispatch.choose import missing_workers, surface_config
 from hermes.errors import HermesError, did_you_mean
@@ -22,6 +21,7 @@ from hermes.host import Host, HostOptions
 from hermes.http_server.home_lock import single_instance
 from hermes.http_server.listen_address import ListenAddress
 from hermes.http_server.principals import API_KEY_VARIABLE, read_principals
+from hermes.http_server.stopping import StopEvent, stop_on_signals
 
 if TYPE_CHECKING:
     from hermes.gateway.api.serve import ApiService
@@ -150,8 +150,6 @@ def usable_platforms(host: Host, names: list[str]) -> tuple[list[str], list[str]
 
 
 async def _serve(gateway: Gateway, line: str) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    await gateway.run(stop, started=lambda: print(line, flush=True))
+    stop = StopEvent()
+    stop_on_signals(stop)
+    await gateway.run(stop, started=lambda: print(line, flush=True), report=print_note)

@@ -215,6 +215,10 @@ class ClusterDispatcher:
     def start(self) -> None:
         self._subscription.start()
 
+    @property
+    def running(self) -> int:
+        return 0  # workers run them
+
     def release(self, timeout: float | None = None) -> bool:
         self._subscription.close()
         return True

@@ -44,6 +44,22 @@ class ApiError(HermesError):
         return JSONResponse(self.document(redactor), self.status, dict(self.headers))
 
 
+class ServerStopped(ApiError):
+    """The server stops before a turn has ended. The turn is on disk and continues at the next start."""
+
+    def __init__(self, run_id: str, *, can_be_read: bool) -> None:
+        """``can_be_read``: the client did not ask that the answer be forgotten."""
+        then = f", but read the answer then at GET /v1/runs/{run_id}" if can_be_read else ""
+        super().__init__(
+            503,
+            f"the server was stopped before there was an answer. The turn is stored and continues at the next start: "
+            f"do not send the request again{then}",
+            kind="server_error",
+            code="server_stopped",
+            headers=(NO_RETRY, ("X-Hermes-Run-Id", run_id)),
+        )
+
+
 def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
     """A request with a mistake in it."""
     return ApiError(400, message, param=param, code=code)

@@ -19,6 +19,7 @@ from hermes.http_server import server as http
 from hermes.http_server.home_lock import single_instance
 from hermes.http_server.listen_address import ListenAddress, base_url, check_listen_address
 from hermes.http_server.principals import Principals
+from hermes.http_server.stopping import unless_at_once, waiting_text
 
 #: Time for running turns to end when the server is stopped. The next one continues the others.
 _SECONDS_TO_FINISH = 5.0
@@ -79,31 +80,50 @@ class ApiService:
         announce: Callable[[], None] = lambda: None,
         stop_work: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
-        """Serve until ``stop`` is set; ``stop_work`` ends the turns that run."""
+        """Serve until ``stop`` is set; ``stop_work`` ends the turns that run. Clients that still wait learn of it."""
         if self._listener is None:
             raise RuntimeError("the service was not entered")
         await self.api.start(dispatcher)
+
+        async def finish() -> None:
+            if stop_work is not None:
+                await stop_work()
+            await self.api.runs.cut_off()
+
         try:
-            await http.serve_app(self.api.app, self._listener, stop, announce, stop_work, lifespan=False)
+            await http.serve_app(self.api.app, self._listener, stop, announce, finish, lifespan=False)
         finally:
             await self.api.aclose()
 
 
-def serve(host: Host, address: ListenAddress, principals: Principals, announce: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; ``announce`` is given the base URL for clients."""
-    http.run_until_signal(lambda stop: serve_until(stop, host, address, principals, announce))
+def serve(
+    host: Host,
+    address: ListenAddress,
+    principals: Principals,
+    announce: Callable[[str], None],
+    report: Callable[[str], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT; ``announce`` is given the base URL for clients, ``report`` lines for the owner."""
+    http.run_until_signal(lambda stop: serve_until(stop, host, address, principals, announce, report))
 
 
 async def serve_until(
-    stop: asyncio.Event, host: Host, address: ListenAddress, principals: Principals, announce: Callable[[str], None]
+    stop: asyncio.Event,
+    host: Host,
+    address: ListenAddress,
+    principals: Principals,
+    announce: Callable[[str], None],
+    report: Callable[[str], None] = lambda _line: None,
 ) -> None:
-    """Serve on the running loop until ``stop`` is set."""
+    """Serve on the running loop until ``stop`` is set. Running turns have some seconds, unless it is set again."""
     with ApiService(host, address, principals) as service:
         runs = service.api.runs
         dispatcher = make_dispatcher(host, entries=service.entries, platforms=(PLATFORM,))
         await runs.on_worker(dispatcher.start)
 
         async def finish() -> None:
-            await runs.on_worker(lambda: dispatcher.release(_SECONDS_TO_FINISH))
+            if dispatcher.running:
+                report(waiting_text(dispatcher.running, _SECONDS_TO_FINISH))
+            await unless_at_once(stop, runs.on_worker(lambda: dispatcher.release(_SECONDS_TO_FINISH)))
 
         await service.serve(dispatcher, stop, lambda: announce(service.url), finish)

@@ -13,9 +13,9 @@ from hermes.gateway.api.answers import chat_usage, failure, finish_reason, missi
 from hermes.gateway.api.call import ApiCall
 from hermes.gateway.api.content import read_conversation
 from hermes.gateway.api.documents import ChatRequest, check_model, format_instructions, read_document, refuse_tools
-from hermes.gateway.api.errors import invalid
+from hermes.gateway.api.errors import ServerStopped, invalid
 from hermes.gateway.api.runs.acceptance import ApiRuns, RunOrder
-from hermes.gateway.api.runs.live import LiveRun, RunEvent
+from hermes.gateway.api.runs.live import LiveRun, RunEvent, joined
 from hermes.gateway.api.sse import DONE, PING, SseResponse, encode_event, unless_gone
 
 #: Names of the additional events, which clients that do not know them read as empty chunks.
@@ -97,24 +97,21 @@ async def _chunks(run: LiveRun, call: ApiCall, *, include_usage: bool) -> AsyncG
 
     yield encode_event(chunk({"role": "assistant", "content": ""}))
     shown = ""
-    async for _, batch in run.follow():
-        if not batch:
-            yield PING
-        text = ""
-        for event in batch:
-            if event.kind == "text":
-                text += event.text
-                continue
-            if text:
-                shown += text
-                yield encode_event(chunk({"content": text}))
-                text = ""
-            if event.kind in _PROGRESS:
-                yield _progress(event, chunk({}))
-        if text:
-            shown += text
-            yield encode_event(chunk({"content": text}))
-    result = await run.wait()
+    try:
+        async for _, batch in run.follow():
+            if not batch:
+                yield PING
+            for text, progress in joined(batch, _PROGRESS):
+                if text:
+                    shown += text
+                    yield encode_event(chunk({"content": text}))
+                if progress is not None:
+                    yield _progress(progress, chunk({}))
+        result = await run.wait()
+    except ServerStopped as stopped:
+        yield encode_event(stopped.document())
+        yield DONE
+        return
     failed = failure(result, shows_words=call.principal.is_owner)
     if failed is not None:
         yield encode_event(failed.document())

@@ -18,9 +18,9 @@ from hermes.gateway.api.documents import (
     read_document,
     refuse_tools,
 )
-from hermes.gateway.api.errors import invalid
+from hermes.gateway.api.errors import ServerStopped, invalid
 from hermes.gateway.api.runs.acceptance import ApiRuns, RunOrder
-from hermes.gateway.api.runs.live import LiveRun, RunEvent
+from hermes.gateway.api.runs.live import LiveRun, joined
 from hermes.gateway.api.sse import PING, SseResponse, encode_event, unless_gone
 
 #: The additional events, which clients that do not know them leave out.
@@ -167,16 +167,20 @@ async def _events(run: LiveRun, call: ApiCall) -> AsyncGenerator[bytes]:
     yield event("response.output_item.added", output_index=0, item=_message(run, "", "in_progress"))
     yield event("response.content_part.added", **place, part=_part(""))
     shown = ""
-    async for _, batch in run.follow():
-        if not batch:
-            yield PING
-        for text, progress in _joined(batch):
-            if text:
-                shown += text
-                yield event("response.output_text.delta", **place, delta=text, logprobs=[])
-            if progress is not None:
-                yield event(_PROGRESS[progress.kind], **(progress.data or {}))
-    result = await run.wait()
+    try:
+        async for _, batch in run.follow():
+            if not batch:
+                yield PING
+            for text, progress in joined(batch, _PROGRESS):
+                if text:
+                    shown += text
+                    yield event("response.output_text.delta", **place, delta=text, logprobs=[])
+                if progress is not None:
+                    yield event(_PROGRESS[progress.kind], **(progress.data or {}))
+        result = await run.wait()
+    except ServerStopped as stopped:
+        yield event("error", code=stopped.code, message=str(stopped), param=None)
+        return
     document = response_document(run, call)
     if failure(result, shows_words=False) is not None:
         yield event("response.failed", response={**document, "status": "failed"})
@@ -190,17 +194,3 @@ async def _events(run: LiveRun, call: ApiCall) -> AsyncGenerator[bytes]:
     yield event("response.output_item.done", output_index=0, item=_message(run, shown, "completed"))
     kind = "response.completed" if result.status == "completed" else "response.incomplete"
     yield event(kind, response={**document, "output": [_message(run, shown, "completed")]})
-
-
-def _joined(batch: list[RunEvent]) -> list[tuple[str, RunEvent | None]]:
-    """The entries of a batch, pieces of text in a row as one."""
-    found: list[tuple[str, RunEvent | None]] = []
-    for event in batch:
-        if event.kind == "text":
-            if found and found[-1][1] is None:
-                found[-1] = (found[-1][0] + event.text, None)
-            else:
-                found.append((event.text, None))
-        elif event.kind in _PROGRESS:
-            found.append(("", event))
-    return found

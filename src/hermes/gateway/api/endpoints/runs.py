@@ -13,6 +13,7 @@ from hermes.gateway.api.answers import chat_usage, failure
 from hermes.gateway.api.call import ApiCall
 from hermes.gateway.api.content import read_conversation
 from hermes.gateway.api.documents import ApprovalDocument, RunRequest, check_model, read_document
+from hermes.gateway.api.errors import ServerStopped
 from hermes.gateway.api.runs.acceptance import ApiRuns, RunOrder
 from hermes.gateway.api.runs.live import LiveRun, RunEvent
 from hermes.gateway.api.sse import PING, SseResponse, encode_event
@@ -110,11 +111,14 @@ def run_document(run: LiveRun, call: ApiCall) -> dict[str, Any]:
 
 
 async def _events(run: LiveRun, call: ApiCall, start: int) -> AsyncGenerator[bytes]:
-    async for first, batch in run.follow(start):
-        if not batch:
-            yield PING
-        for number, event in enumerate(batch, first):
-            yield _encoded(run, call, event, number)
+    try:
+        async for first, batch in run.follow(start):
+            if not batch:
+                yield PING
+            for number, event in enumerate(batch, first):
+                yield _encoded(run, call, event, number)
+    except ServerStopped as stopped:
+        yield encode_event({"event": "error", "run_id": run.id, **stopped.document()}, event="error")
 
 
 def _encoded(run: LiveRun, call: ApiCall, event: RunEvent, number: int) -> bytes:

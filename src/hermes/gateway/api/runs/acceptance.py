@@ -37,6 +37,8 @@ T = TypeVar("T")
 log = logging.getLogger("hermes.api")
 
 _SECONDS_BETWEEN_CHECKS = 0.3
+#: Time for the ends of turns to reach their clients when the server stops.
+_SECONDS_TO_REPORT = 1.0
 #: Runs that have ended and whose events can still be read.
 _MAX_ENDED = 200
 
@@ -78,6 +80,7 @@ class ApiRuns:
         self._ended: OrderedDict[str, LiveRun] = OrderedDict()
         self._checking: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
         for principal in principals:
             self._finder.folder(principal)  # a wrong setting is reported at the start
 
@@ -99,6 +102,14 @@ class ApiRuns:
     def _load(self) -> None:
         self.requests.drop_old(self._settings.api.keep_days)
         self.suspended.load()
+
+    async def cut_off(self) -> None:
+        """Answer every client that still waits: the server stops, and the next one continues what has not ended."""
+        if self._tasks:  # ends of turns that are just being reported
+            await asyncio.wait(self._tasks, timeout=_SECONDS_TO_REPORT)
+        self._is_stopping = True
+        for live in list(self._live.values()):
+            live.cut_off()
 
     async def aclose(self) -> None:
         """Stop watching questions. Turns that run are the dispatcher's."""
@@ -159,7 +170,10 @@ class ApiRuns:
         return live
 
     def _new_live(self, row: ApiRequestRow, loop: asyncio.AbstractEventLoop) -> LiveRun:
-        return LiveRun(row, self._host.redactor, loop, show_tools=self._settings.api.show_tools)
+        live = LiveRun(row, self._host.redactor, loop, show_tools=self._settings.api.show_tools)
+        if self._is_stopping:
+            live.cut_off()
+        return live
 
     def _prepare(self, order: RunOrder, digest: str) -> tuple[ApiRequestRow, TurnRequest | None]:
         """Find the request with the same key, or store this one. None instead of a turn when it has one."""
@@ -355,7 +369,12 @@ class ApiRuns:
         return stopped
 
     async def left(self, live: LiveRun) -> None:
-        """A client has gone: its turn ends too, when the settings say so and no other client can ask for it."""
+        """A client has gone: its turn ends too, when the settings say so and no other client can ask for it.
+
+        A server that stops sends its clients away itself, and the next one continues their turns.
+        """
+        if self._is_stopping:
+            return
         if not self._settings.api.cancel_on_disconnect or live.row.key or live.has_ended or live.followers:
             return
         if live.row.kind == "run" or live.row.document.get("background"):

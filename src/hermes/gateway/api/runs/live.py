@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Container
 from typing import Any, Literal, NamedTuple
 
 from hermes.agent.events import TurnResult
@@ -19,6 +19,7 @@ from hermes.contract.events import (
     ToolStarted,
     TurnEvent,
 )
+from hermes.gateway.api.errors import ServerStopped
 from hermes.gateway.api.runs.store import ApiRequestRow
 from hermes.http_server.outgoing import RedactingStream, call_summary
 from hermes.sanitize import Redactor
@@ -52,6 +53,8 @@ class LiveRun:
         self.log: list[RunEvent] = []
         #: Clients that wait for it.
         self.followers = 0
+        #: The server stops: no client can wait any longer.
+        self._is_cut_off = False
         self._redactor = redactor
         self._show_tools = show_tools
         self._filter = RedactingStream()
@@ -140,10 +143,20 @@ class LiveRun:
         self.status = "cancelled" if result.status == "interrupted" else result.status
         self.add(RunEvent("ended"))
 
+    def cut_off(self) -> None:
+        """Let no client wait any longer, because the server stops before the turn has ended."""
+        self._is_cut_off = True
+        self._wake()
+
     async def changed(self, seen: int, seconds: float) -> bool:
-        """Wait until the log has more than ``seen`` entries. False when it has not within that time."""
+        """Wait until the log has more than ``seen`` entries. False when it has not within that time.
+
+        Raises ``ServerStopped`` when the server stops before.
+        """
         until = time.monotonic() + seconds
         while len(self.log) <= seen:
+            if self._is_cut_off:
+                raise ServerStopped(self.id, can_be_read=not self.row.deleted)
             waiter: asyncio.Future[None] = self.loop.create_future()
             self._waiters.append(waiter)
             try:
@@ -182,3 +195,17 @@ class LiveRun:
             return self.result
         finally:
             self.followers -= 1
+
+
+def joined(batch: list[RunEvent], shown: Container[str]) -> list[tuple[str, RunEvent | None]]:
+    """The entries of a batch: pieces of text in a row as one, and of the other kinds those that are ``shown``."""
+    found: list[tuple[str, RunEvent | None]] = []
+    for event in batch:
+        if event.kind == "text":
+            if found and found[-1][1] is None:
+                found[-1] = (found[-1][0] + event.text, None)
+            else:
+                found.append((event.text, None))
+        elif event.kind in shown:
+            found.append(("", event))
+    return found
