@@ -81,6 +81,22 @@ def test_a_run_is_accepted_and_followed_to_its_end(api: ServedApi) -> None:
     assert again["session_id"] == run["session_id"]
 
 
+def test_events_have_the_time_at_which_they_happened(api: ServedApi, model: Model) -> None:
+    run_id = start(api, "hello")
+    wait_until(lambda: status(api, run_id) == "completed")
+    first, later = [[event["timestamp"] for event in api.events(run_id)] for _ in range(2)]
+    assert first == later == sorted(first)
+
+
+@pytest.mark.parametrize("path", ["/responses", "/runs"])
+def test_a_turn_that_has_started_is_in_progress(api: ServedApi, model: Model, path: str) -> None:
+    begun = api.post(path, {"input": "hold", "background": True}).json()
+    model.asked.wait(60)
+    assert api.get(f"{path}/{begun['id']}").json()["status"] == "in_progress"
+    health = httpx.get(f"{api.url.removesuffix('/v1')}/health/detailed", headers=api.headers, verify=UNUSED_TLS).json()
+    assert health["runs"] == {"queued": 0, "in_progress": 1, "waiting": 0}
+
+
 def test_a_run_is_stopped(api: ServedApi, model: Model) -> None:
     run_id = start(api, "hold")
     model.asked.wait(60)
@@ -102,16 +118,26 @@ def test_a_caller_with_the_scope_answers_its_approvals(
 ) -> None:
     run_id = start(api, "remove")
     wait_until(lambda: status(api, run_id) == "waiting")
-    bad = api.post(f"/runs/{run_id}/approval", {"choice": "perhaps"})
-    assert (bad.status_code, bad.json()["error"]["param"]) == (400, "choice")
+    for wrong, param in (
+        ({"choice": "yes"}, "choice"),
+        ({"answer": "approve"}, "answer"),
+        ({"choice": "approve", "answer": "approve"}, "answer"),
+        ({}, "choice"),
+    ):
+        bad = api.post(f"/runs/{run_id}/approval", wrong)
+        assert (bad.status_code, bad.json()["error"]["param"]) == (400, param)
+        assert "allowed: approve, session and deny" in bad.json()["error"]["message"]
+    (waits_for,) = api.get(f"/runs/{run_id}").json()["waiting_for"]
     assert api.post(f"/runs/{run_id}/approval", {"choice": choice}).status_code == 200
     events = api.events(run_id)
     asked = next(event for event in events if event["event"] == "approval.request")
     assert (asked["tool"], asked["summary"], asked["answered_by"]) == ("terminal", "rm -r folder", "caller")
+    assert waits_for == {name: asked[name] for name in waits_for}
     assert events[-1]["event"] == "run.completed"
     assert (workdir / "folder").exists() is is_there
     nothing = api.post(f"/runs/{run_id}/approval", {"choice": "approve"})
     assert (nothing.status_code, nothing.json()["error"]["code"]) == (404, "no_pending_question")
+    assert api.get(f"/runs/{run_id}").json()["waiting_for"] == []
 
 
 def test_the_owner_is_asked_about_the_calls_of_others(api: ServedApi, workdir: Path) -> None:
@@ -130,6 +156,10 @@ def test_the_owner_is_asked_about_the_calls_of_others(api: ServedApi, workdir: P
 def test_a_question_of_the_model_is_answered(api: ServedApi) -> None:
     run_id = start(api, "ask")
     wait_until(lambda: status(api, run_id) == "waiting")
+    (waits_for,) = api.get(f"/runs/{run_id}").json()["waiting_for"]
+    assert (waits_for["question"], waits_for["choices"]) == ("Which colour?", ["red", "blue"])
+    bad = api.post(f"/runs/{run_id}/approval", {"choice": "approve"})
+    assert (bad.status_code, bad.json()["error"]["param"]) == (400, "choice")
     assert api.post(f"/runs/{run_id}/approval", {"answer": "blue"}).status_code == 200
     events = api.events(run_id)
     asked = next(event for event in events if event["event"] == "approval.request")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -59,7 +58,8 @@ async def create_run(request: Request, call: ApiCall, runs: ApiRuns) -> Response
 async def get_run(request: Request, call: ApiCall, runs: ApiRuns) -> Response:
     """Answer ``GET /v1/runs/{id}``."""
     call.need("read")
-    return JSONResponse(run_document(await runs.find(call.principal, request.path_params["id"]), call))
+    run = await runs.find(call.principal, request.path_params["id"])
+    return JSONResponse({**run_document(run, call), "waiting_for": await runs.waiting_for(run)})
 
 
 async def run_events(request: Request, call: ApiCall, runs: ApiRuns) -> Response:
@@ -128,5 +128,5 @@ def _encoded(run: LiveRun, call: ApiCall, event: RunEvent, number: int) -> bytes
         fields = {"delta": event.text}
     elif event.kind == "ended" and run.result is not None:
         name, fields = _ENDS[run.result.status], run_document(run, call)
-    document = {"event": name, "run_id": run.id, "timestamp": time.time(), **fields}
+    document = {"event": name, "run_id": run.id, "timestamp": event.at, **fields}
     return encode_event(document, event=name, number=number)

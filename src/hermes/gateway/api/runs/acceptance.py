@@ -126,6 +126,9 @@ class ApiRuns:
     @contextlib.contextmanager
     def entered(self, session: Session, submission: Submission) -> Generator[None]:
         """What surrounds each turn of the API: its responder, and the trace of its client."""
+        live = self._live.get(submission.request_key)
+        if live is not None:
+            live.started()  # not every run listens to the events of its turn
         extra: dict[str, Any] = submission.options.get("extra", {})
         principal = self._principals.named(extra.get("caller", ""))
         responder = ApiResponder(principal, self._settings.approval_timeout, can_answer=extra.get("kind") == "run")
@@ -340,6 +343,8 @@ class ApiRuns:
         if row is None or row.deleted or (kinds and row.kind not in kinds):
             raise not_found(f"there is nothing with the id {request_id!r}")
         live = self._live.get(row.id) or self._ended.get(row.id)
+        if live is not None and live.status == "queued":
+            await self.on_worker(partial(self._look_for_start, live))  # a worker may run it
         if live is None:
             live = self._live[row.id] = self._new_live(row, asyncio.get_running_loop())
             try:
@@ -354,6 +359,11 @@ class ApiRuns:
     def _own_row(self, principal: Principal, request_id: str) -> ApiRequestRow | None:
         row = self.requests.get(request_id, principal.name)
         return row if row is not None and self._finder.is_own(principal, row.session_id, or_new=True) else None
+
+    def _look_for_start(self, live: LiveRun) -> None:
+        turn = self.requests.turn(live.row)
+        if turn is not None and turn.state == "running":
+            live.started()
 
     async def _is_open(self, live: LiveRun) -> bool:
         turn = await self.on_worker(partial(self.requests.turn, live.row))
@@ -380,6 +390,13 @@ class ApiRuns:
         if live.row.kind == "run" or live.row.document.get("background"):
             return
         await self.stop(live, "the client closed the connection")
+
+    async def waiting_for(self, live: LiveRun) -> list[dict[str, Any]]:
+        """The open questions of a run that waits, oldest first, as its events have them."""
+        if live.status != "waiting":
+            return []
+        asked = await self.on_worker(partial(self.suspended.asked, live.row.session_id))
+        return [shown_question(question, self._host.redactor) for question in asked]
 
     async def answer(self, live: LiveRun, principal: Principal, given: ApprovalDocument) -> str:
         """Store the answer to a question of a run; the id of the question."""

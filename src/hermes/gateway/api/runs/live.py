@@ -36,6 +36,8 @@ class RunEvent(NamedTuple):
     kind: Literal["text", "withdrawn", "tool_started", "tool_ended", "question", "answered", "ended"]
     text: str = ""
     data: dict[str, Any] | None = None
+    #: When it was added.
+    at: float = 0.0
 
 
 class LiveRun:
@@ -77,6 +79,11 @@ class LiveRun:
 
     # -- on the turn's thread -----------------------------------------------------------------------------------
 
+    def started(self) -> None:
+        """The turn has left the queue."""
+        if self.status == "queued":
+            self.status = "in_progress"
+
     def listen(self, event: TurnEvent) -> None:
         """Add an event of the turn. Reasoning is never shown."""
         match event:
@@ -97,8 +104,7 @@ class LiveRun:
                 data = {**self._call(event), "status": event.status, "duration_ms": event.duration_ms}
                 self.add(RunEvent("tool_ended", data=data))
             case _:
-                if self.status == "queued":
-                    self.status = "in_progress"
+                self.started()
                 return
         self.status = "in_progress"
 
@@ -122,7 +128,7 @@ class LiveRun:
 
     def add(self, event: RunEvent) -> None:
         """Add an entry and wake the followers, from any thread."""
-        self.log.append(event)
+        self.log.append(event._replace(at=time.time()))
         if not self._is_waking:
             self._is_waking = True
             with contextlib.suppress(RuntimeError):  # the loop has ended before the turn

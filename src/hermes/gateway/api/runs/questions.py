@@ -25,11 +25,9 @@ from hermes.scope import Interrupt
 _NOT_FOR_CALLERS = "no caller of this server may approve it"
 _NO_ANSWER = "no answer in time"
 _MAX_SUBJECT_CHARS = 1_000
-_CHOICES = {
-    **dict.fromkeys(("approve", "once", "allow", "yes"), "once"),
-    "session": "session",
-    **dict.fromkeys(("deny", "reject", "no"), "deny"),
-}
+#: The choices of a caller, and how the journal stores them.
+_CHOICES = {"approve": "once", "session": "session", "deny": "deny"}
+_ALLOWED = "allowed: approve, session and deny"
 
 
 class ApiResponder:
@@ -80,10 +78,14 @@ class SuspendedTurns:
 
     def add(self, turn_id: str, session_id: str) -> list[QuestionRow]:
         """The open questions of a suspended turn, oldest first; from now on they are watched."""
-        asked = list(reversed(self.questions.pending(session_id=session_id)))
+        asked = self.asked(session_id)
         for question in asked:
             self._waiting[question.id] = turn_id
         return asked
+
+    def asked(self, session_id: str) -> list[QuestionRow]:
+        """The open questions of a session, oldest first."""
+        return list(reversed(self.questions.pending(session_id=session_id)))
 
     def forget(self, turn_id: str) -> None:
         """Watch the questions of a turn no longer: it is about to be stopped, which withdraws them."""
@@ -101,24 +103,29 @@ class SuspendedTurns:
 
     def answer(self, session_id: str, principal: Principal, given: ApprovalDocument) -> QuestionRow:
         """Store the answer of a caller to the oldest question of its session, or to the one that it names."""
-        asked = list(reversed(self.questions.pending(session_id=session_id)))
+        asked = self.asked(session_id)
         if given.approval_id is not None:
             asked = [question for question in asked if question.id == given.approval_id]
         if not asked:
             raise not_found("no question of this run waits for an answer", "no_pending_question")
         question = asked[0]
         if question.kind == "clarify":
-            text = given.answer if given.answer is not None else given.choice
-            if text is None:
+            if given.choice is not None:
+                raise invalid("choice: a question of the model waits, not an approval; send an answer", "choice")
+            if given.answer is None:
                 raise invalid("answer: send the answer to the question", "answer")
-            return self.questions.answer(question.id, text, "answered by the caller")
+            return self.questions.answer(question.id, given.answer, "answered by the caller")
         if not principal.may_approve or question.surface == OWNER:
             raise ApiError(
                 403, "the owner is asked about this call; approving it needs the scope approve", code="owner_is_asked"
             )
-        choice = _CHOICES.get((given.choice or given.answer or "").strip().lower())
+        if given.answer is not None:
+            raise invalid(f"answer: an approval waits, not a question; send a choice ({_ALLOWED})", "answer")
+        if given.choice is None:
+            raise invalid(f"choice: is missing; {_ALLOWED}", "choice")
+        choice = _CHOICES.get(given.choice)
         if choice is None:
-            raise invalid(f"choice: found {given.choice!r}; allowed: approve, session and deny", "choice")
+            raise invalid(f"choice: found {given.choice!r}; {_ALLOWED}", "choice")
         return self.questions.answer(question.id, choice, given.reason or "answered by the caller")
 
 
@@ -132,6 +139,6 @@ def shown_question(question: QuestionRow, redactor: Redactor) -> dict[str, Any]:
         "tool": question.tool,
         "summary": subject,
         "reason": redactor.redact(question.description),
-        "choices": ["approve", "session", "deny"],
+        "choices": list(_CHOICES),
         "answered_by": "owner" if question.surface == OWNER else "caller",
     }
