@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from hermes.models.costs.billing import known_model
+from hermes.models.costs.price_lookup import known_model
 from hermes.models.endpoint import Endpoint
 
 #: Names that say a model sees, whatever family it belongs to.

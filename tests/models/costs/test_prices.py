@@ -11,7 +11,7 @@ from genai_prices import data, types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.models.costs.billing import priced
+from hermes.models.costs.price_lookup import priced
 from hermes.models.costs.prices import PricedModel, cost_of, find_model, source
 from hermes.models.costs.usage import Usage
 from hermes.models.endpoint import Endpoint

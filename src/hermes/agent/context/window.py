@@ -17,7 +17,7 @@ from hermes.hooks.callback import describe
 from hermes.hooks.table import Hooks
 from hermes.journal.turns.steps import Message
 from hermes.local.endpoint import is_embedded, is_local
-from hermes.models.costs.billing import known_model
+from hermes.models.costs.price_lookup import known_model
 from hermes.models.costs.usage import Usage
 from hermes.models.endpoint import Endpoint
 from hermes.plugins.registry import PluginSet

@@ -20,7 +20,7 @@ from hermes.config.schema.sections import BudgetLimitsConfig, BudgetsConfig
 from hermes.errors import BudgetExceeded, TurnSuspended
 from hermes.journal.usage.plugins import calls_in_session
 from hermes.journal.usage.sums import Spent, spent_in_session, spent_in_turn, spent_today
-from hermes.models.costs.billing import known_model
+from hermes.models.costs.price_lookup import known_model
 from hermes.models.costs.usage import Usage
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hermes.journal.bodies import to_json
 from hermes.journal.turns.steps import ModelCallRow
-from hermes.models.costs.billing import priced
+from hermes.models.costs.price_lookup import priced
 from hermes.models.reply import Reply, normalise
 
 if TYPE_CHECKING:
