@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hermes.agent.approvals.decide import Approvals
+from hermes.agent.approvals.gate import Approvals
 from hermes.agent.approvals.modes import SessionModes
 from hermes.agent.approvals.responder import Responders
 from hermes.agent.approvals.rules import ApprovalRules

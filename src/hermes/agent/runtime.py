@@ -11,7 +11,7 @@ import msgspec
 from hermes.local.endpoint import is_embedded
 
 if TYPE_CHECKING:
-    from hermes.agent.approvals.decide import Approvals
+    from hermes.agent.approvals.gate import Approvals
     from hermes.agent.approvals.responder import Responders
     from hermes.agent.context.inputs import TurnInputs
     from hermes.agent.context.window import Contexts

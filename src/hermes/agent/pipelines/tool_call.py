@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.approvals.assessment import Decision
-from hermes.agent.approvals.decide import plugin_decision
+from hermes.agent.approvals.gate import plugin_decision
 from hermes.agent.approvals.loop_guard import LoopGuard
 from hermes.agent.runtime import Runtime
 from hermes.config.principals import principal_home

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.agent.approvals.decide import Approvals
+from hermes.agent.approvals.gate import Approvals
 from hermes.agent.approvals.modes import MODES
 from hermes.agent.session import Session
 from hermes.commands.conversation import Conversation
