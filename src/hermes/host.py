@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hermes.agent.approvals.gate import Approvals
+from hermes.agent.approvals.model_approval import ModelApproval
 from hermes.agent.approvals.modes import SessionModes
 from hermes.agent.approvals.responder import Responders
 from hermes.agent.approvals.rules import ApprovalRules
-from hermes.agent.approvals.second_opinion import SecondOpinion
 from hermes.agent.context.window import Contexts
 from hermes.agent.images.describe import Vision
 from hermes.agent.images.generate import ImageMaker
@@ -273,7 +273,7 @@ class Host:
             hooks=self.hooks,
             questions=Questions(self.store),
             redactor=self.redactor,
-            opinion=SecondOpinion(self.side, self.open_sessions.endpoints, self.redactor),
+            model=ModelApproval(self.side, self.open_sessions.endpoints, self.redactor),
             modes=SessionModes(
                 "yolo" if self.options.allow_everything else rules.permission_mode,
                 chosen=None if self.options.allow_everything else self.options.permission_mode,

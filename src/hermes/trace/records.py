@@ -154,7 +154,7 @@ class ModelStep(Struct, frozen=True):
 
 
 class SideCall(Struct, frozen=True):
-    """A question to a model beside the conversation: a summary, a second opinion, a plugin's own."""
+    """A question to a model beside the conversation: a summary, an approval by a model, a plugin's own."""
 
     purpose: str
     attempt: AttemptRecord

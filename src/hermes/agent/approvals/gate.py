@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from hermes.agent.approvals import messages
 from hermes.agent.approvals.assessment import ALLOWED, EMBEDDED_MODEL, Decision, assess_call
+from hermes.agent.approvals.model_approval import ModelApproval
 from hermes.agent.approvals.modes import KEEP_CHANGE, OUTSIDE_SANDBOX, SessionModes, more_careful
 from hermes.agent.approvals.responder import ApprovalRequest, Responder, Responders
 from hermes.agent.approvals.rules import ApprovalRules
-from hermes.agent.approvals.second_opinion import SecondOpinion
 from hermes.config.schema.sections import PermissionMode
 from hermes.errors import HermesError
 from hermes.hooks.answers import plain
@@ -68,7 +68,7 @@ class Approvals:
         hooks: Hooks,
         questions: Questions,
         redactor: Redactor,
-        opinion: SecondOpinion | None = None,
+        model: ModelApproval | None = None,
         modes: SessionModes | None = None,
         is_sandboxed: Callable[[Scope], bool] = lambda _scope: False,
         started_at: Callable[[str], float] = lambda _session_id: 0.0,
@@ -81,7 +81,7 @@ class Approvals:
         self._hooks = hooks
         self._questions = questions
         self._redactor = redactor
-        self._opinion = opinion
+        self._model = model
         self.modes = modes or SessionModes(rules.permission_mode)
         #: Whether the commands of a call run in a sandbox.
         self.is_sandboxed = is_sandboxed
@@ -221,17 +221,17 @@ class Approvals:
         return next((responder for responder in above if responder is not None), None)
 
     def _asks_model(self, question: ApprovalQuestion) -> bool:
-        return self.rules.mode == "smart" and self._opinion is not None and _FOR_PERSONS.isdisjoint(question.rules)
+        return self.rules.mode == "smart" and self._model is not None and _FOR_PERSONS.isdisjoint(question.rules)
 
     def _ask_model(self, question: ApprovalQuestion) -> tuple[str, str] | None:
         from hermes.agent.approvals.question import UNSURE
 
-        opinion = self._opinion
-        assert opinion is not None
+        model = self._model
+        assert model is not None
         answer = question.ask(
             self._hooks,
             "smart",
-            lambda _: (opinion.ask(question.tool, question.subject, question.description, question.scope), ""),
+            lambda _: (model.ask(question.tool, question.subject, question.description, question.scope), ""),
             command=self._redactor.redact(question.subject),
             decided_by="aux_llm",
         )

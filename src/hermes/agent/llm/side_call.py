@@ -21,7 +21,7 @@ log = logging.getLogger("hermes.side_call")
 
 
 class SideModel:
-    """Makes the model calls of side jobs: a summary, a second opinion, the description of an image.
+    """Makes the model calls of side jobs: a summary, an approval by a model, the description of an image.
 
     Each attempt is recorded with its usage, in the session it is made for.
     """
