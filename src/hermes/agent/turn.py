@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 import msgspec
 from msgspec.structs import replace
 
-from hermes.agent.approvals.loop_guard import LoopGuard
+from hermes.agent.approvals.guardrail import LoopGuardrail
 from hermes.agent.context.requests import RequestBuilder
 from hermes.agent.context.setup import CONTINUE, OUT_OF_BUDGET, OUT_OF_TURNS, Setup, make_setup, spill
 from hermes.agent.context.transcript import MessagePlace, assistant_message
@@ -236,7 +236,7 @@ class Turn:
     def _converse(self, setup: Setup) -> str:
         requests = RequestBuilder(self._session, self._journal, self._scope, self._listener, setup)
         offered = setup.callable_tools()
-        loop = LoopGuard(self._runtime.config.tool_loop_guardrails)
+        loop = LoopGuardrail(self._runtime.config.tool_loop_guardrails)
         written = ""  # of an answer that came in several pieces
         for step in range(1, setup.max_steps + 1):
             self._place, self._draft = (step, 0), written
@@ -491,7 +491,7 @@ class Turn:
             if calls and not is_conclusion:
                 if self._has_open_calls(step, len(calls)):
                     self._journal.message(step, 0, assistant_message(answered.reply))
-                    loop = LoopGuard(self._runtime.config.tool_loop_guardrails)
+                    loop = LoopGuardrail(self._runtime.config.tool_loop_guardrails)
                     # The listener may be what failed.
                     ToolBatch(self._session, self._journal, scope, ignore_events, loop, step).run(calls, frozenset())
                 self._place = max(self._place, (step + 1, 0))

@@ -25,7 +25,7 @@ from hermes.scope import SCHEDULED, Scope
 from hermes.tools.registry import Args, Tool, ToolContext
 
 if TYPE_CHECKING:
-    from hermes.agent.approvals.loop_guard import LoopGuard
+    from hermes.agent.approvals.guardrail import LoopGuardrail
     from hermes.agent.approvals.question import ApprovalQuestion
     from hermes.policy import Finding
     from hermes.tools.sandbox.undone import UndoneChange
@@ -122,7 +122,7 @@ class Approvals:
         context: ToolContext,
         *,
         plugin: Decision | Finding | None = None,
-        loop: LoopGuard | None = None,
+        loop: LoopGuardrail | None = None,
     ) -> Decision:
         """Whether the call may run now, with exactly these arguments. Questions are asked here.
 

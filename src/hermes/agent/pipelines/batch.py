@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hermes.agent.approvals.loop_guard import LoopGuard
+from hermes.agent.approvals.guardrail import LoopGuardrail
 from hermes.agent.events import Listener, ignore_events
 from hermes.agent.workers import wait_for
 from hermes.contract.events import CheckpointMissing, ToolEnded, ToolStarted
@@ -56,7 +56,7 @@ class ToolBatch:
     """Runs the calls of one reply: independent ones in parallel, the others in order."""
 
     def __init__(
-        self, session: Session, journal: TurnJournal, scope: Scope, listener: Listener, loop: LoopGuard, step: int
+        self, session: Session, journal: TurnJournal, scope: Scope, listener: Listener, loop: LoopGuardrail, step: int
     ) -> None:
         self._session = session
         self._runtime = session.runtime

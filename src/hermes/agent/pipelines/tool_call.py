@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from hermes.agent.approvals.assessment import Decision
 from hermes.agent.approvals.gate import plugin_decision
-from hermes.agent.approvals.loop_guard import LoopGuard
+from hermes.agent.approvals.guardrail import LoopGuardrail
 from hermes.agent.runtime import Runtime
 from hermes.config.principals import principal_home
 from hermes.contract.events import TerminalOutputTransform, ToolEnded, ToolStarted, ToolStatus
@@ -107,7 +107,7 @@ class ToolCall(msgspec.Struct):
     #: True from ``pre_tool_call`` to ``post_tool_call``, which is owed in between.
     announced: bool = False
     #: Counts the calls of the turn; a call outside a turn has none.
-    loop: LoopGuard | None = None
+    loop: LoopGuardrail | None = None
     _plugin_decision: Decision | Finding | None = None
     #: The recorded answer that the call uses up when it starts.
     _approval_id: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes.agent.approvals.loop_guard import LoopGuard
+from hermes.agent.approvals.guardrail import LoopGuardrail
 from hermes.config import Config
 from hermes.config.schema.sections import AgentConfig, ModelConfig, ToolLoopGuardrailsConfig
 from hermes.host import Host
@@ -13,40 +13,40 @@ from support import HostFactory
 
 
 def test_the_same_call_with_the_same_result_is_told_from_the_third_time_on() -> None:
-    guard = LoopGuard(ToolLoopGuardrailsConfig())
-    told = [guard.note("search", {"b": 1, "a": 2}, "ok", "nothing") for _ in range(2)]
-    third = guard.note("search", {"a": 2, "b": 1}, "ok", "nothing")
+    guardrail = LoopGuardrail(ToolLoopGuardrailsConfig())
+    told = [guardrail.note("search", {"b": 1, "a": 2}, "ok", "nothing") for _ in range(2)]
+    third = guardrail.note("search", {"a": 2, "b": 1}, "ok", "nothing")
     assert told == [None, None]
     assert third is not None and "same result as the last 2 times" in third
 
 
 def test_another_result_or_other_arguments_start_the_count_anew() -> None:
-    guard = LoopGuard(ToolLoopGuardrailsConfig())
+    guardrail = LoopGuardrail(ToolLoopGuardrailsConfig())
     results = ["running", "running", "done", "running", "running"]
-    assert [guard.note("poll", {"id": 1}, "ok", result) for result in results] == [None] * 5
-    assert guard.note("poll", {"id": 2}, "ok", "running") is None
+    assert [guardrail.note("poll", {"id": 1}, "ok", result) for result in results] == [None] * 5
+    assert guardrail.note("poll", {"id": 2}, "ok", "running") is None
 
 
 def test_a_tool_that_keeps_failing_is_told_and_a_success_forgives_it() -> None:
-    guard = LoopGuard(ToolLoopGuardrailsConfig())
-    notes = [guard.note("terminal", {"command": str(n)}, "error", f"no {n}") for n in range(3)]
+    guardrail = LoopGuardrail(ToolLoopGuardrailsConfig())
+    notes = [guardrail.note("terminal", {"command": str(n)}, "error", f"no {n}") for n in range(3)]
     assert notes[:2] == [None, None] and notes[2] is not None and "failed 3 times in a row" in notes[2]
-    assert guard.note("terminal", {"command": "true"}, "ok", "fine") is None
-    assert guard.note("terminal", {"command": "again"}, "error", "no") is None
+    assert guardrail.note("terminal", {"command": "true"}, "ok", "fine") is None
+    assert guardrail.note("terminal", {"command": "again"}, "error", "no") is None
 
 
 def test_what_was_blocked_or_cancelled_is_not_the_tools_failure() -> None:
-    guard = LoopGuard(ToolLoopGuardrailsConfig(warn_failures=1))
-    assert guard.note("terminal", {}, "blocked", "no") is None
-    assert guard.note("terminal", {}, "cancelled", "no") is None
+    guardrail = LoopGuardrail(ToolLoopGuardrailsConfig(warn_failures=1))
+    assert guardrail.note("terminal", {}, "blocked", "no") is None
+    assert guardrail.note("terminal", {}, "cancelled", "no") is None
 
 
 def test_nothing_is_refused_unless_the_configuration_asks_for_it() -> None:
-    patient, strict = LoopGuard(ToolLoopGuardrailsConfig()), LoopGuard(ToolLoopGuardrailsConfig(stop_after=2))
-    off = LoopGuard(ToolLoopGuardrailsConfig(enabled=False, stop_after=1))
-    for guard in (patient, strict, off):
+    patient, strict = LoopGuardrail(ToolLoopGuardrailsConfig()), LoopGuardrail(ToolLoopGuardrailsConfig(stop_after=2))
+    off = LoopGuardrail(ToolLoopGuardrailsConfig(enabled=False, stop_after=1))
+    for guardrail in (patient, strict, off):
         for _ in range(9):
-            guard.note("read", {"path": "f"}, "ok", "x")
+            guardrail.note("read", {"path": "f"}, "ok", "x")
     assert patient.refusal("read", {"path": "f"}) is None
     assert off.refusal("read", {"path": "f"}) is None
     refusal = strict.refusal("read", {"path": "f"})
@@ -55,9 +55,9 @@ def test_nothing_is_refused_unless_the_configuration_asks_for_it() -> None:
 
 
 def test_odd_characters_in_arguments_do_no_harm() -> None:
-    guard = LoopGuard(ToolLoopGuardrailsConfig(stop_after=1))
-    guard.note("read", {"path": "\udcff"}, "ok", "\udcff")
-    assert guard.refusal("read", {"path": "\udcff"}) is not None
+    guardrail = LoopGuardrail(ToolLoopGuardrailsConfig(stop_after=1))
+    guardrail.note("read", {"path": "\udcff"}, "ok", "\udcff")
+    assert guardrail.refusal("read", {"path": "\udcff"}) is not None
 
 
 def test_the_model_is_told_in_the_tool_result(make_host: HostFactory, workdir: Path) -> None:

@@ -1,4 +1,4 @@
-"""Loop guard: stops a model that repeats a call with the same result, or a tool that keeps failing."""
+"""Guardrail: stops a model that repeats a call with the same result, or a tool that keeps failing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hermes.contract.events import ToolStatus
 from hermes.tools.registry import Args
 
 
-class LoopGuard:
+class LoopGuardrail:
     """Counts the calls of one turn. Thread-safe: the calls of a batch share it."""
 
     def __init__(self, settings: ToolLoopGuardrailsConfig) -> None:
