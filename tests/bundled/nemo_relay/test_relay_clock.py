@@ -81,9 +81,9 @@ def test_what_waits_when_the_process_ends_is_exported(relay_folder: Path) -> Non
         emit = harness.hooks.on_session_start
         assert emit is not None
         callback: Any = emit.subscribers[0].function
-        bridge = callback.sink.__self__
-        bridge._queue = queue
-        bridge.close()
+        exporter = callback.sink.__self__
+        exporter._queue = queue
+        exporter.close()
     assert [one["data"] for one in marks(events(relay_folder), "hermes.turn.start")] == [{"user_message": "hello"}]
     assert problems(relay_folder) == []
 

@@ -29,6 +29,6 @@ def register(ctx: Any) -> None:
         return
     if not relay.is_tested:
         log.warning("nemo-relay %s is installed; this plugin is tested with 0.3, 0.8 and 0.10", relay.version)
-    from .bridge import Bridge
+    from .host_exporter import HostExporter
 
-    Bridge(relay, settings, Path.cwd(), ctx.manifest.key, ctx.redactor).join(ctx)
+    HostExporter(relay, settings, Path.cwd(), ctx.manifest.key, ctx.redactor).join(ctx)

@@ -10,10 +10,10 @@ from hermes.contract.response import to_plain
 from hermes.trace.clean import Cleaner
 from hermes.trace.tracker import OpenAttempt, OpenTool
 
-from .exporters import Exporters
 from .loop import RelayLoop
 from .managed import HandBack
 from .relay import Relay
+from .runtime_exporters import RuntimeExporters
 from .sessions import RelaySpan, SessionScope
 from .sink import Fields, RelaySink, about_of
 
@@ -23,7 +23,9 @@ log = logging.getLogger("hermes.plugins.nemo_relay")
 class ManagedCalls:
     """The callbacks of both kinds. A call whose start was not seen is run as if they were not there."""
 
-    def __init__(self, relay: Relay, exporters: Exporters, sink: RelaySink, loop: RelayLoop, clean: Cleaner) -> None:
+    def __init__(
+        self, relay: Relay, exporters: RuntimeExporters, sink: RelaySink, loop: RelayLoop, clean: Cleaner
+    ) -> None:
         self._relay = relay
         self._exporters = exporters
         self._sink = sink

@@ -15,8 +15,8 @@ from hermes.sanitize import sanitise
 from hermes.trace.clean import Cleaner
 from hermes.trace.tracker import ApprovalEvent, OpenAttempt, OpenChild, OpenTool, OpenTurn, TraceSink, Tracker
 
-from .exporters import Exporters
 from .relay import Relay
+from .runtime_exporters import RuntimeExporters
 from .sessions import Clock, RelaySpan, SessionScope
 
 Fields = dict[str, Any]
@@ -34,7 +34,7 @@ _FAILURES = frozenset({"error", "timeout"})
 class RelaySink(TraceSink):
     """The sessions of one host in the runtime."""
 
-    def __init__(self, relay: Relay, exporters: Exporters, clock: Clock, clean: Cleaner) -> None:
+    def __init__(self, relay: Relay, exporters: RuntimeExporters, clock: Clock, clean: Cleaner) -> None:
         self._relay = relay
         self._exporters = exporters
         self._clock = clock

@@ -31,7 +31,7 @@ PATIENCE_SECONDS = 5.0
 _numbers = itertools.count(1)
 
 
-class Exporters:
+class RuntimeExporters:
     """Opens with the first session and closes with the last; whatever opens again continues where it was.
 
     A plugins.toml that the runtime takes owns the events. Its trajectories, and those of the environment otherwise,

@@ -15,10 +15,10 @@ from hermes.contract import events
 from hermes.sanitize import Redactor
 from hermes.trace.clean import Cleaner
 
-from .exporters import PATIENCE_SECONDS, Exporters
 from .loop import RelayLoop
 from .middleware import ManagedCalls
 from .relay import Relay
+from .runtime_exporters import PATIENCE_SECONDS, RuntimeExporters
 from .sessions import Clock
 from .settings import RelaySettings
 from .sink import RelaySink
@@ -38,14 +38,14 @@ _FOLLOWING = (
 )
 
 
-class Bridge:
+class HostExporter:
     """Everything one host exports through the runtime."""
 
     def __init__(self, relay: Relay, settings: RelaySettings, cwd: Path, plugin: str, redactor: Redactor) -> None:
         self._relay = relay
         self._loop = RelayLoop()
         self._clock = Clock()
-        self._exporters = Exporters(relay, settings, cwd, self._loop, plugin)
+        self._exporters = RuntimeExporters(relay, settings, cwd, self._loop, plugin)
         self._clean = Cleaner(redactor)
         self._sink = RelaySink(relay, self._exporters, self._clock, self._clean)
         self._trajectories = Trajectories(plugin, self._clock.event_seconds, redactor)
@@ -79,7 +79,7 @@ class Bridge:
             calls = ManagedCalls(self._relay, exporters, self._sink, self._loop, self._clean)
             ctx.register_middleware("llm_execution", calls.run_llm)
             ctx.register_middleware("tool_execution", calls.run_tool)
-        this: Callable[[], Bridge | None] = weakref.ref(self)
+        this: Callable[[], HostExporter | None] = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _disable(this))
 
     # -- events -------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class Bridge:
         self._loop.forget()
 
 
-def _disable(this: Callable[[], Bridge | None]) -> None:
-    bridge = this()
-    if bridge is not None:
-        bridge.disable()
+def _disable(this: Callable[[], HostExporter | None]) -> None:
+    exporter = this()
+    if exporter is not None:
+        exporter.disable()
