@@ -12,7 +12,7 @@ import msgspec
 
 from hermes.cli.record.source import session_or_file
 from hermes.cli.terminal import plain, print_json
-from hermes.cli.trace.format import open_store, session_named
+from hermes.cli.trace.session_argument import open_store, session_named
 from hermes.config import hermes_home
 from hermes.errors import HermesError
 

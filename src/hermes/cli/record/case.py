@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hermes.cli.chat.signals import cancelled_by_signals
 from hermes.cli.terminal import plain
-from hermes.cli.trace.format import open_store, session_named
+from hermes.cli.trace.session_argument import open_store, session_named
 from hermes.config import hermes_home
 from hermes.log import discard_log
 from hermes.scope import Interrupt

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hermes.cli.arguments import moment
 from hermes.cli.terminal import one_line, plain, print_json
-from hermes.cli.trace.format import open_store, session_named
+from hermes.cli.trace.session_argument import open_store, session_named
 from hermes.config import hermes_home
 from hermes.config.load import load_config
 from hermes.log import discard_log

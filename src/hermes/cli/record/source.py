@@ -7,7 +7,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes.cli.trace.format import open_store, session_named
+from hermes.cli.trace.session_argument import open_store, session_named
 from hermes.config import Config, hermes_home
 from hermes.config.load import load_config
 from hermes.errors import HermesError, SessionNotFound

@@ -15,7 +15,7 @@ from hermes.cli.arguments import positive_number
 from hermes.cli.sessions import prune
 from hermes.cli.sessions.transcript import event_lines, hit_lines, list_lines, markdown, transcript_lines
 from hermes.cli.terminal import confirm, one_line, print_data, print_note, write_private_file
-from hermes.cli.trace.format import session_named
+from hermes.cli.trace.session_argument import session_named
 from hermes.commands.text import plural
 from hermes.config import hermes_home
 from hermes.config.secrets import home_redactor

@@ -15,15 +15,8 @@ import msgspec
 from hermes.cli.arguments import count, positive_number
 from hermes.cli.terminal import fitted, has_colour, one_line, plain, print_json, shows_unicode
 from hermes.cli.trace import compare, export, page, stats
-from hermes.cli.trace.format import (
-    NARROW,
-    cost,
-    event_text,
-    open_store,
-    session_named,
-    table,
-    width,
-)
+from hermes.cli.trace.format import NARROW, cost, event_text, table, width
+from hermes.cli.trace.session_argument import open_store, session_named
 from hermes.config import hermes_home
 from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError

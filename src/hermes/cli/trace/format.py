@@ -1,53 +1,17 @@
-"""Shared by the actions of ``hermes trace``: the journal, the session argument, figures and tables as text."""
+"""Figures, tables and recorded events as text, for the actions of ``hermes trace`` and other reports."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Generator
 from typing import Any
 
 from hermes.cli.terminal import cells, short_duration, table_width, terminal_width
 from hermes.commands.text import columns
-from hermes.config import hermes_home
-from hermes.errors import SessionNotFound, did_you_mean
 from hermes.journal.bodies import message_text
-from hermes.journal.sessions import Sessions
-from hermes.journal.store.port import Store, home_store
 
 _NARROWEST = 24
 #: Below this width some columns are left out.
 NARROW = 60
 _WIDTH_WITHOUT_TERMINAL = 100
-#: How many sessions are searched for an id similar to an unknown one.
-_SEARCHED = 1_000
-
-
-@contextlib.contextmanager
-def open_store() -> Generator[Store]:
-    """The journal of the home."""
-    with contextlib.closing(home_store(hermes_home())) as store:
-        yield store
-
-
-def session_named(store: Store, name: str | None) -> str:
-    """The full id for an id or its beginning; without one, the last session."""
-    sessions = Sessions(store)
-    if not name:
-        latest = sessions.latest()
-        if latest is None:
-            raise SessionNotFound("no sessions yet; start one with: hermes chat --query TEXT")
-        return latest.id
-    try:
-        return sessions.get(name).id
-    except SessionNotFound as error:
-        if not str(error).startswith("no session"):
-            raise
-        ids = [row.id for row in sessions.list(limit=_SEARCHED, children=True)]
-        hint = did_you_mean(name, ids, otherwise="", then="'hermes trace list' shows all")
-        raise SessionNotFound(f"no session {name!r}{hint}") from None
-
-
-# -- writing --------------------------------------------------------------------------------------------------------
 
 
 def width() -> int:

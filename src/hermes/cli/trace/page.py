@@ -7,7 +7,7 @@ import contextlib
 from pathlib import Path
 
 from hermes.cli.terminal import print_data, write_private_file
-from hermes.cli.trace.format import open_store, session_named
+from hermes.cli.trace.session_argument import open_store, session_named
 from hermes.config import hermes_home
 from hermes.config.secrets import home_redactor
 

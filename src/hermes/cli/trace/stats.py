@@ -6,7 +6,8 @@ import argparse
 
 from hermes.cli.arguments import moment
 from hermes.cli.terminal import cells, fitted, one_line, print_json
-from hermes.cli.trace.format import cost, duration, open_store, table, width
+from hermes.cli.trace.format import cost, duration, table, width
+from hermes.cli.trace.session_argument import open_store
 from hermes.trace.journal.latency import GROUPINGS, Figures, figures
 
 _LONGEST_NAME = 50
