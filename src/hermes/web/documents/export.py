@@ -11,7 +11,8 @@ from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 from hermes.trace.clean import Cleaner
 from hermes.web.documents.assets import content_hash, one_script, text_of
-from hermes.web.documents.shell import document, embedded, timeline_table
+from hermes.web.documents.frame import document, embedded
+from hermes.web.documents.session_timeline import timeline_table
 from hermes.web.queries.detail import EventDetail, event_detail
 from hermes.web.queries.sessions import IsAlive, lines_of
 from hermes.web.queries.timeline import TimelineRows, family_of, session_rows

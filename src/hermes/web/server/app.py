@@ -16,8 +16,9 @@ from starlette.routing import Route
 from hermes.errors import HermesError, JournalError, SessionBusy, SessionNotFound
 from hermes.version import __version__
 from hermes.web.documents.assets import ENTRY, FIRST, LATER, imports_of, served, version
+from hermes.web.documents.frame import ViewFrame, other_frame, problem_page
 from hermes.web.documents.session_list import session_list
-from hermes.web.documents.shell import ViewFrame, other_frame, problem_page, session_frame
+from hermes.web.documents.session_timeline import session_frame
 from hermes.web.live import HOME, Subscription, message
 from hermes.web.queries.approvals import answer_question, waiting_questions
 from hermes.web.queries.reports import comparison, cost_report, plugin_report

@@ -1,16 +1,14 @@
-"""The HTML documents of the page: a frame with the data of the first view, plain tables, and the form to sign in."""
+"""HTML frame of the page: navigation, colours and scripts around a view, with the data of the first view."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
 import msgspec
 
 from hermes.web.documents.assets import FIRST, style, version
-from hermes.web.queries.sessions import SessionLine
-from hermes.web.queries.timeline import TimelineRows
 
 _encode = msgspec.json.Encoder().encode
 
@@ -86,20 +84,11 @@ class ViewFrame:
         )
 
 
-def sign_in_page(root: str, problem: str = "") -> str:
-    """The form that asks for the token."""
-    said = f'<p class="problem" role="alert">{escape(problem)}</p>' if problem else ""
-    form = (
-        f'<form method="post" action="{escape(root)}/sign-in"><label>Token '
-        '<input name="token" type="password" autocomplete="current-password" required autofocus></label> '
-        '<button class="primary">Sign in</button></form>'
-    )
-    text = "<p>Open the address that <code>hermes web</code> printed, or enter the token in it.</p>"
-    static = f"{escape(root)}/static/{version()}"
-    head = f'<link rel="stylesheet" href="{static}/style.css"><script type="module" src="{static}/sign_in.js"></script>'
-    return document(
-        "Sign in · Hermes", head, f'<body><main class="sign-in"><h1>Hermes</h1>{said}{text}{form}</main></body>'
-    )
+def other_frame(problem: str = "") -> str:
+    """A view whose content only the script draws, or why it has none."""
+    if problem:
+        return f'<main class="narrow"><p class="problem" role="alert">{escape(problem)}</p></main>'
+    return '<p class="empty needs-script">Loading…</p>'
 
 
 def problem_page(root: str, text: str) -> str:
@@ -109,42 +98,3 @@ def problem_page(root: str, text: str) -> str:
         f'<body><main class="sign-in"><h1>Hermes</h1><p class="problem" role="alert">{escape(text)}</p></main></body>'
     )
     return document("Hermes", head, body)
-
-
-# -- a plain table ---------------------------------------------------------------------------------------------------
-
-
-def timeline_table(session: SessionLine, families: Sequence[TimelineRows]) -> str:
-    """The rows of a session and its children as a plain table, by time."""
-    rows: list[tuple[float, tuple[str, ...]]] = []
-    for one in families:
-        for row in one.rows:
-            name = f"{row.kind} {row.label}" if row.kind != "turn" else f"turn {int(row.id or 0) + 1}: {row.label}"
-            took = f"{row.end - row.start:.3f} s" if row.start is not None and row.end is not None else ""
-            whose = "" if one.id == session.id else f"child {one.id}: "
-            cells = (escape(whose + name), escape(row.text), escape(row.state or ""), took, escape(row.error))
-            rows.append((row.start or 0.0, cells))
-    rows.sort(key=lambda item: item[0])
-    heading = f"{session.title or session.id} ({session.state})"
-    return _table(heading, ("What", "Text", "State", "Time", "Error"), [cells for _, cells in rows])
-
-
-def session_frame(session: SessionLine, families: Sequence[TimelineRows]) -> str:
-    """The view of a session: its title, and a plain table where no script draws the timeline."""
-    title = f'<div class="session-head"><h1>{escape(session.title or session.id)}</h1></div>'
-    table = f"<noscript>{timeline_table(session, families)}</noscript>"
-    return f'<main class="session-view">{title}<p class="empty needs-script">Loading…</p>{table}</main>'
-
-
-def other_frame(problem: str = "") -> str:
-    """A view whose content only the script draws, or why it has none."""
-    if problem:
-        return f'<main class="narrow"><p class="problem" role="alert">{escape(problem)}</p></main>'
-    return '<p class="empty needs-script">Loading…</p>'
-
-
-def _table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{name}</th>" for name in columns)
-    lines = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
-    return f'<section class="plain"><h1>{escape(heading)}</h1>{table}</section>'
