@@ -171,6 +171,55 @@ def test_a_platform_that_is_away_for_minutes_gets_its_messages_later(rig: Gatewa
     assert other.made[0].sent == [*["one"] * 9, "two"]
 
 
+AWAY = SendResult(False, error="not here", retryable=True)
+
+
+def tried(outbox: Outbox, key: str) -> None:
+    """Wait until sending failed once and the message waits for its next attempt."""
+    wait_until(lambda: (row := outbox.find(key)) is not None and (row.state, row.attempts) == ("waiting", 1), key)
+
+
+def write_from_chat(running: RunningGateway, other: Other) -> None:
+    source = other.made[-1].build_source(chat_id="chat", chat_type="dm", user_id="chat", user_name="chat")
+    running.on_loop(other.made[-1].handle_message(MessageEvent("I am back", source=source)))
+
+
+def test_who_writes_again_gets_what_waits_at_once_and_in_order(
+    rig: GatewayRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.gateway.deliveries.FIRST_PAUSE", 300.0)
+    other = Other(sends=[AWAY, SendResult(True)])
+    running = start(rig, other)
+    outbox = outgoing(running, "one", "two")
+    tried(outbox, "one")
+    write_from_chat(running, other)
+    assert settled(outbox, "one") == ("sent", 2)
+    wait_until(lambda: len(other.made[0].sent) == 4, "the answer")
+    assert other.made[0].sent == ["one", "one", "two", "Answer to I am back"]
+
+
+def test_a_platform_that_is_connected_again_gets_what_waits_at_once(
+    rig: GatewayRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.gateway.deliveries.FIRST_PAUSE", 300.0)
+    other = Other(sends=[AWAY, SendResult(True)])
+    outbox = outgoing(start(rig, other), "one")
+    tried(outbox, "one")
+    rig.running[0].stop()
+    outbox = Outbox(start(rig, other).host.store)
+    assert settled(outbox, "one") == ("sent", 2)
+
+
+def test_a_pause_that_the_platform_asked_for_is_kept(rig: GatewayRig) -> None:
+    other = Other(sends=[SendResult(False, error="slow down", retryable=True, retry_after=300.0), SendResult(True)])
+    running = start(rig, other)
+    outbox = outgoing(running, "one")
+    tried(outbox, "one")
+    write_from_chat(running, other)
+    wait_until(lambda: outbox.counts()["waiting"] == 2, "the answer, which waits behind it")
+    assert other.made[0].sent == ["one"]
+
+
 def test_the_same_key_is_sent_once(rig: GatewayRig) -> None:
     other = Other()
     running = start(rig, other)

@@ -82,6 +82,7 @@ def test_a_message_its_turn_and_its_answer_read_no_whole_table(recorded: Recorde
     outbox.add(OutgoingMessage("b", "line", "bob", "Another."))
     [claimed] = outbox.claim(["line"])
     outbox.settle([(claimed.number, "sent", "", "", 0.0)])
+    outbox.make_due("line", "alice")
     outbox.settle_claims()
     assert len(recorded.asked) > 15
     assert recorded.scans() == []

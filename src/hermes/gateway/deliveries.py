@@ -27,6 +27,8 @@ _MAX_CLAIMED = 200
 #: messages as unknown.
 _GATHER_SECONDS = 0.02
 
+#: Platform and id of a chat.
+_Chat = tuple[str, str]
 #: Number, state, error, the platform's id, and when it is tried again.
 _Settled = tuple[int, OutboxState, str, str, float]
 
@@ -37,7 +39,9 @@ class Deliveries:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._wake = asyncio.Event()
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sending: dict[asyncio.Task[None], _Chat] = {}
+        #: The chats with a message that is tried again after a pause which the platform did not ask for.
+        self._retrying: set[_Chat] = set()
         self._waiters: dict[str, asyncio.Future[bool]] = {}
         self._settled: list[_Settled] = []
         self._storing: asyncio.Task[None] | None = None
@@ -45,6 +49,25 @@ class Deliveries:
     def wake(self) -> None:
         """Something was added."""
         self._wake.set()
+
+    def heard_from(self, platform: str, chat_id: str) -> None:
+        """A message came from a chat: what could not be sent there is tried again now, without the rest of its pause."""
+        if (platform, chat_id) in self._retrying:
+            self._gateway.spawn(self._make_due(platform, chat_id))
+
+    def connected(self, platform: str) -> None:
+        """A platform is connected: everything that waits for it is tried now."""
+        self._gateway.spawn(self._make_due(platform))
+
+    async def _make_due(self, platform: str, chat_id: str | None = None) -> None:
+        """Make messages due, also those whose last attempt has not ended or is not stored yet."""
+        attempts = [task for task, chat in self._sending.items() if chat == (platform, chat_id)]
+        if attempts:
+            await asyncio.wait(attempts)
+        if self._storing is not None:
+            await asyncio.wait([self._storing])
+        await self._gateway.blocking(self._gateway.outbox.make_due, platform, chat_id)
+        self.wake()
 
     async def run(self) -> None:
         """Send until cancelled."""
@@ -70,13 +93,13 @@ class Deliveries:
 
     def send(self, rows: Sequence[OutboxRow]) -> None:
         """Send messages that were claimed."""
-        by_chat: dict[tuple[str, str], list[OutboxRow]] = {}
+        by_chat: dict[_Chat, list[OutboxRow]] = {}
         for row in rows:
             by_chat.setdefault((row.message.platform, row.message.chat_id), []).append(row)
-        for chat in by_chat.values():
-            task = asyncio.create_task(self._send_chat(chat))
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
+        for chat, messages in by_chat.items():
+            task = asyncio.create_task(self._send_chat(messages))
+            self._sending[task] = chat
+            task.add_done_callback(self._sending.pop)
 
     @property
     def is_busy(self) -> bool:
@@ -94,6 +117,8 @@ class Deliveries:
             settled = await self._send(row)
             if settled[1] == "waiting":
                 held_until = settled[4]
+            else:
+                self._retrying.discard((row.message.platform, row.message.chat_id))
             self._settle(settled, row)
 
     async def _send(self, row: OutboxRow) -> _Settled:
@@ -124,9 +149,11 @@ class Deliveries:
         is_early = attempts < config.max_attempts or time.time() - row.created_at < config.delivery_timeout
         if getattr(result, "retryable", False) and is_early:
             pause: object = getattr(result, "retry_after", None)
-            seconds = (
-                float(pause) if isinstance(pause, int | float) and pause > 0 else FIRST_PAUSE * 2 ** (attempts - 1)
-            )
+            if isinstance(pause, int | float) and pause > 0:
+                seconds = float(pause)
+            else:
+                seconds = FIRST_PAUSE * 2 ** (attempts - 1)
+                self._retrying.add((row.message.platform, row.message.chat_id))
             return row.number, "waiting", error, "", time.time() + min(seconds, LONGEST_PAUSE)
         log.warning("%s: message %d was not sent: %s", row.message.platform, row.number, error)
         return row.number, "failed", error, "", 0.0

@@ -227,7 +227,7 @@ class Gateway:
     def platform_connected(self, name: str, adapter: BasePlatformAdapter) -> None:
         """An adapter is connected: what waits for it is sent."""
         self.adapters[Platform(name)] = adapter
-        self.deliveries.wake()
+        self.deliveries.connected(name)
 
     def platform_lost(self, name: str) -> None:
         """An adapter is not connected any more."""
@@ -291,6 +291,7 @@ class Gateway:
             return  # the adapter has the exception
         work = accepted.result()
         if work is not None:
+            self.deliveries.heard_from(work.source.platform, work.source.chat_id)
             self._chat(work).put(work)
         else:
             self.deliveries.wake()  # there may be a notice to send

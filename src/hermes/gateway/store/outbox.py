@@ -123,6 +123,16 @@ class Outbox:
 
         return self._store.write_soon(write)
 
+    def make_due(self, platform: str, chat_id: str | None = None) -> None:
+        """Have the messages that wait for their next attempt sent now: those of a chat, or of a whole platform."""
+        now = time.time()
+        change = f"UPDATE gateway_outbox SET due_at = ? WHERE {_WAITING} AND due_at > ? AND platform = ?"
+        if chat_id is None:
+            self._store.write(lambda connection: connection.execute(change, (now, now, platform)))
+        else:
+            values = (now, now, platform, chat_id)
+            self._store.write(lambda connection: connection.execute(f"{change} AND chat_id = ?", values))
+
     def settle_claims(self) -> int:
         """What a process that died was sending is unknown from now on; how many those are."""
         change = (
