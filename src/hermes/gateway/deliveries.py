@@ -51,7 +51,7 @@ class Deliveries:
         self._wake.set()
 
     def heard_from(self, platform: str, chat_id: str) -> None:
-        """A message came from a chat: what could not be sent there is tried again now, without the rest of its pause."""
+        """A message came from a chat: what could not be sent there is tried again without the rest of its pause."""
         if (platform, chat_id) in self._retrying:
             self._gateway.spawn(self._make_due(platform, chat_id))
 

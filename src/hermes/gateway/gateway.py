@@ -99,6 +99,8 @@ class Gateway:
             entry = entry_of(offer)
             self.entries[entry.name] = entry
         self.platforms = list(platforms)
+        #: Why further platforms of the configuration cannot be run, by name.
+        self.unusable: dict[str, str] = {}
         self.access = Access(self.config, self.users, self.entries)
         self.session_store = SessionStore(self)
         #: The adapters that are connected.
@@ -221,8 +223,9 @@ class Gateway:
 
     @property
     def statuses(self) -> list[PlatformStatus]:
-        """The state of every platform."""
-        return [supervisor.status for supervisor in self._supervisors.values()]
+        """The state of every platform, those that cannot be run among them."""
+        unusable = [PlatformStatus(name, name, "failed", why) for name, why in self.unusable.items()]
+        return [*(supervisor.status for supervisor in self._supervisors.values()), *unusable]
 
     def platform_connected(self, name: str, adapter: BasePlatformAdapter) -> None:
         """An adapter is connected: what waits for it is sent."""

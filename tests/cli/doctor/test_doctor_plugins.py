@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from hermes.config.files import write_private_document
 from hermes.gateway.store.outbox import Outbox, OutgoingMessage
 from hermes.journal.runner import FileRunner
 from hermes.journal.store.port import home_store
@@ -79,6 +82,25 @@ def test_platforms_and_messages_that_did_not_get_through(home: Path, workdir: Pa
     assert "no plugin offers" in seen.one("gone", "warning")["detail"]
     assert seen.about("off") == []
     assert "1 message not sent" in seen.one("outbox", "warning")["detail"]
+
+
+@pytest.mark.parametrize(("is_running", "expected"), [(True, "failed: no secret"), (False, "ran last: no secret")])
+def test_a_platform_that_the_gateway_could_not_run(home: Path, workdir: Path, is_running: bool, expected: str) -> None:
+    write_plugin(home, "mine", "def register(ctx):\n    ctx.register_platform('mine', 'Mine', print, print)\n")
+    write_private_config(home, "gateway: {platforms: {mine: {}, webhook: {}}}\n")
+    failed = {"name": "mine", "label": "Mine", "state": "failed", "error": "no secret", "restarts": 0, "since": 1.0}
+    document = {"pid": os.getpid() if is_running else 0, "started_at": 1.0, "written_at": 2.0, "platforms": [failed]}
+    write_private_document(home / "gateway.json", document)
+    with closing(home_store(home)) as store:
+        outbox = Outbox(store)
+        outbox.add(OutgoingMessage("k", "mine", "chat", "text"), OutgoingMessage("l", "mine", "chat", "text"))
+        first, second = outbox.claim(["mine"])
+        due = time.time() + 300
+        outbox.settle([(first.number, "waiting", "not here", "", due), (second.number, "waiting", "", "", due)])
+    seen = plugins(home, workdir)
+    assert expected in seen.one("mine", "warning")["detail"]
+    assert seen.one("webhook", "warning" if is_running else "ok")
+    assert seen.one("outbox", "warning")["detail"].startswith("2 messages ")
 
 
 def test_safe_mode(home: Path, workdir: Path) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import time
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +20,8 @@ from hermes.gateway.store.inbox import Arrival, ChatRow, Completion, Inbox
 from hermes.gateway.store.outbox import Outbox, OutgoingMessage
 from hermes.gateway.store.users import GatewayUsers
 from hermes.journal.store.port import Store, home_store
+from support import start_hermes, write_config
+from support.gateway_rig import add_line_platform
 
 
 @pytest.fixture
@@ -51,6 +56,58 @@ def test_the_status_of_a_running_gateway(store: Store, home: Path, capsys: pytes
     status, said, _ = run(capsys, "status")
     assert status == 0 and f"process {os.getpid()}" in said
     assert "  irc  waiting, restarted 3 times: lost" in said and "\x1b" not in said
+
+
+def test_messages_that_wait_are_named_with_the_reason(
+    store: Store, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outbox = Outbox(store)
+    outbox.add(*(OutgoingMessage(f"k{number}", "irc", "#room", "text") for number in range(2)))
+    outbox.add(OutgoingMessage("other", "irc", "#other", "text"))
+    first, second, _ = outbox.claim(["irc"])
+    due = time.time() + 300
+    outbox.settle([(first.number, "waiting", "not here", "", due), (second.number, "waiting", "", "", due)])
+    outbox.settle_claims()
+    assert (
+        "2 messages wait to be sent, which happens when the gateway runs:\n"
+        "  irc #room: 2 messages, tried 1 time (not here)\n"
+    ) in run(capsys, "status")[1]
+    document = {"pid": os.getpid(), "started_at": 1.0, "written_at": 2.0}
+    write_private_document(home / "gateway.json", document)
+    said = run(capsys, "status")[1]
+    assert "2 messages wait to be sent:\n" in said and "(not here), next attempt in " in said
+    assert "  irc  not run: left out with --platform, or configured since the gateway was started" in said
+    [waiting] = json.loads(run(capsys, "status", "--json")[1])["waiting"]
+    assert (waiting["platform"], waiting["chat_id"], waiting["messages"]) == ("irc", "#room", 2)
+
+
+@pytest.mark.slow
+def test_platforms_that_cannot_be_run_or_connected_are_named(
+    home: Path, workdir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_config(home, "http://127.0.0.1:9/v1")
+    add_line_platform(home, home / "nosuchdir" / "port")
+    with (home / "config.yaml").open("a") as config:
+        config.write("    webhook: {extra: {routes: {build: {prompt: Why}}}}\n  api: {enabled: false}\n")
+    gateway = start_hermes("gateway", "run", home=home, cwd=workdir, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert gateway.stdout is not None and gateway.stderr is not None
+    try:
+        warnings = [gateway.stderr.readline(), gateway.stderr.readline()]
+        assert "platform webhook: gateway.platforms.webhook.extra.routes.build" in warnings[0], warnings
+        assert "(hermes config set WEBHOOK_SECRET_BUILD)" in warnings[0]
+        assert warnings[1].startswith("Warning: platform line is not connected: FileNotFoundError: "), warnings
+        assert "; it is tried again" in warnings[1]
+        said = run(capsys, "status")[1]
+        assert "  line  waiting" in said or "  line  starting" in said
+        assert "  webhook  failed: gateway.platforms.webhook.extra.routes.build" in said
+        (home / "nosuchdir").mkdir()
+        assert gateway.stderr.readline() == "Platform line is connected.\n"
+        gateway.send_signal(signal.SIGTERM)
+        output, errors = gateway.communicate(timeout=60)
+        assert (gateway.returncode, output, errors) == (0, "Gateway: line\n", "")
+    finally:
+        gateway.kill()
+        gateway.communicate()
 
 
 def test_messages_that_were_not_sent_are_listed_and_sent_again(

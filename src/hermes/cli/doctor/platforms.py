@@ -23,10 +23,12 @@ def check_platforms(installation: Installation) -> Iterator[CheckResult]:
     from hermes.gateway.status import read_status  # few homes have a gateway
 
     status = read_status(installation.home)
-    running = {one["name"]: one for one in status.platforms} if status is not None and status.is_running else {}
+    known = {one["name"]: one for one in status.platforms} if status is not None else {}
+    is_running = status is not None and status.is_running
     manifests = discover(installation.home, installation.cwd).values()
     for name in names:
-        found = running.get(name)
+        found = known.get(name) if is_running else None
+        last = known.get(name)
         has_plugin = any(one.answers_to(name) or one.key.rpartition("/")[2] == name for one in manifests)
         if found is not None and found["error"]:
             yield warning(name, f"{found['state']}: {found['error']}", command="hermes logs --level WARNING")
@@ -36,12 +38,17 @@ def check_platforms(installation: Installation) -> Iterator[CheckResult]:
             yield warning(
                 name, "no plugin offers this platform", "install and enable one", command="hermes plugins list"
             )
+        elif is_running:
+            detail = "configured, but the gateway that runs does not have it"
+            yield warning(name, detail, "restart the gateway, without --platform", command=_STATUS)
+        elif last is not None and last["state"] == "failed":
+            yield warning(name, f"failed when the gateway ran last: {last['error']}", command="hermes gateway run")
         else:
             yield ok(name, "configured; the gateway does not run it")
-    yield from _left(installation)
+    yield from _left(installation, is_running=is_running)
 
 
-def _left(installation: Installation) -> Iterator[CheckResult]:
+def _left(installation: Installation, *, is_running: bool) -> Iterator[CheckResult]:
     from hermes.gateway.store.inbox import Inbox
     from hermes.gateway.store.outbox import Outbox
 
@@ -50,8 +57,13 @@ def _left(installation: Installation) -> Iterator[CheckResult]:
             return
         with closing(installation.store()) as store:
             undelivered, dead = Outbox(store).undelivered(), Inbox(store).dead_letters()
+            waiting = Outbox(store).waiting_chats()
     except JournalError:
         return  # another check reports it
+    late = sum(one.messages for one in waiting if one.attempts or not is_running)
+    if late:
+        why = "not sent yet, and tried again later" if is_running else "to be sent, and the gateway does not run"
+        yield warning("outbox", f"{plural(late, 'message')} {why}", command=_STATUS)
     if undelivered:
         yield warning(
             "outbox", f"{plural(len(undelivered), 'message')} not sent, or of unknown outcome", command=_STATUS

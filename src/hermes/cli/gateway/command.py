@@ -25,6 +25,7 @@ examples:
   hermes gateway status                        platforms, and messages that were not sent or not answered
 """
 _LONGEST_TEXT = 60
+_MOST_CHATS = 10
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -167,12 +168,8 @@ def _status(args: argparse.Namespace) -> int:
     status = read_status(home)
     with closing(_store()) as store:
         inbox, outbox = Inbox(store), Outbox(store)
-        left, dead, undelivered, counts = (
-            inbox.open_messages(),
-            inbox.dead_letters(),
-            outbox.undelivered(),
-            outbox.counts(),
-        )
+        left, dead = inbox.open_messages(), inbox.dead_letters()
+        undelivered, counts, waiting = outbox.undelivered(), outbox.counts(), outbox.waiting_chats()
     running = status is not None and status.is_running
     document: dict[str, Any] = {
         "running": running,
@@ -181,6 +178,7 @@ def _status(args: argparse.Namespace) -> int:
         "configured": [name for name, settings in config.platforms.items() if settings.enabled],
         "open": len(left),
         "outbox": counts,
+        "waiting": msgspec.to_builtins(waiting),
         "dead": [{"number": one.number, "chat": one.chat, "error": one.error} for one in dead],
         "undelivered": [
             {
@@ -208,8 +206,11 @@ def _status_lines(document: dict[str, Any]) -> Iterator[str]:
         yield f"The gateway runs (process {document['pid']})."
         for one in document["platforms"]:
             error = f": {one['error']}" if one["error"] else ""
-            restarts = f", restarted {one['restarts']} times" if one["restarts"] else ""
+            restarts = f", restarted {plural(one['restarts'], 'time')}" if one["restarts"] else ""
             yield f"  {one['name']}  {one['state']}{restarts}{error}"
+        for name in document["configured"]:
+            if not any(one["name"] == name for one in document["platforms"]):
+                yield f"  {name}  not run: left out with --platform, or configured since the gateway was started"
     else:
         yield "The gateway does not run. Start it with: hermes gateway run"
         names = ", ".join(document["configured"])
@@ -217,6 +218,7 @@ def _status_lines(document: dict[str, Any]) -> Iterator[str]:
     if document["open"]:
         have = "has" if document["open"] == 1 else "have"
         yield f"{plural(document['open'], 'message')} {have} no answer yet."
+    yield from _waiting_lines(document)
     if document["undelivered"]:
         yield "Not sent (send one again with 'hermes gateway retry NUMBER'):"
         for one in document["undelivered"]:
@@ -226,6 +228,24 @@ def _status_lines(document: dict[str, Any]) -> Iterator[str]:
         yield "Given up:"
         for one in document["dead"]:
             yield f"  {one['number']}  {one['chat']}: {one_line(one['error'], _LONGEST_TEXT)}"
+
+
+def _waiting_lines(document: dict[str, Any]) -> Iterator[str]:
+    chats = document["waiting"]
+    if not chats:
+        return
+    count = sum(one["messages"] for one in chats)
+    when = "" if document["running"] else ", which happens when the gateway runs"
+    yield f"{plural(count, 'message')} {'waits' if count == 1 else 'wait'} to be sent{when}:"
+    for one in chats[:_MOST_CHATS]:
+        line = f"  {one['platform']} {one['chat_id']}: {plural(one['messages'], 'message')}"
+        if one["attempts"]:
+            seconds = max(one["due_at"] - time.time(), 0)
+            line += f", tried {plural(one['attempts'], 'time')} ({one_line(one['error'], _LONGEST_TEXT) or 'not sent'})"
+            line += f", next attempt in {seconds:.0f} s" if document["running"] else ""
+        yield line
+    if len(chats) > _MOST_CHATS:
+        yield f"  and {plural(len(chats) - _MOST_CHATS, 'more chat')}"
 
 
 def _retry(args: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hermes.cli import open_home
 from hermes.cli.failures import serving_packages
-from hermes.cli.terminal import print_note, print_warnings
+from hermes.cli.terminal import plain, print_note, print_warnings, warn
 from hermes.config.schema.sections import Config
 from hermes.dispatch.choose import missing_workers, surface_config
 from hermes.errors import HermesError, did_you_mean
@@ -48,7 +48,8 @@ def run_gateway(args: argparse.Namespace) -> int:
         Host(home, surface_config(loaded.config), options, redactor=redactor) as host,
         ExitStack() as stack,
     ):
-        usable, notices = usable_platforms(host, names)
+        usable, unusable = usable_platforms(host, names)
+        notices = [f"platform {name}: {why}" for name, why in unusable.items()]
         service = page = None
         if loaded.config.gateway.api.enabled and not args.no_api:
             try:
@@ -63,7 +64,14 @@ def run_gateway(args: argparse.Namespace) -> int:
         gateway = Gateway(host, usable, services=[ScheduleService(), *web])
         for one in web:
             gateway.turn_entries.update(one.entries)
-        gateway.on_status = lambda: write_status(gateway)
+        gateway.unusable = {name: redactor.redact(why) for name, why in unusable.items()}
+        report = ConnectionReport(gateway)
+
+        def status_changed() -> None:
+            write_status(gateway)
+            report.update()
+
+        gateway.on_status = status_changed
         parts = [*gateway.platforms, *([] if service is None else [f"API at {service.url}"])]
         if service is not None and page is not None:
             parts.append(f"page at {page.url(service.url.removesuffix('/v1'))}")
@@ -117,18 +125,18 @@ def _wanted(config: Config, only: list[str], *, has_api: bool) -> list[str]:
     return names
 
 
-def usable_platforms(host: Host, names: list[str]) -> tuple[list[str], list[str]]:
-    """The platforms that can be run, and a line for each one that cannot."""
+def usable_platforms(host: Host, names: list[str]) -> tuple[list[str], dict[str, str]]:
+    """The platforms that can be run, and why each of the others cannot."""
     from hermes.gateway.adapter import adapter_config, entry_of
 
     entries = {entry.name: entry for entry in map(entry_of, host.plugins.offers("platform"))}
     usable: list[str] = []
-    notices: list[str] = []
+    problems: dict[str, str] = {}
     for name in names:
         entry = entries.get(name)
         if entry is None:
             offered = ", ".join(sorted(entries)) or "none"
-            notices.append(f"platform {name}: no plugin that is loaded offers it (offered: {offered})")
+            problems[name] = f"no plugin that is loaded offers it (offered: {offered})"
             continue
         host.plugins.take("platform", name)
         problem = ""
@@ -140,13 +148,36 @@ def usable_platforms(host: Host, names: list[str]) -> tuple[list[str], list[str]
             ):
                 needed = ", ".join(entry.required_env)
                 problem = f"its settings are not complete{f' (it needs {needed})' if needed else ''}"
+        except HermesError as error:
+            problem = str(error)
         except Exception as error:  # code of a plugin
             problem = f"its check failed: {type(error).__name__}: {error}"
         if problem:
-            notices.append(f"platform {name}: {problem}")
+            problems[name] = problem
         else:
             usable.append(name)
-    return usable, notices
+    return usable, problems
+
+
+class ConnectionReport:
+    """Says on stderr when a platform cannot be connected or is lost, why, and when it is connected again."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._troubled: set[str] = set()
+
+    def update(self) -> None:
+        """Report what has changed. Further attempts that fail are not reported."""
+        for one in self._gateway.statuses:
+            if one.name in self._gateway.unusable:
+                continue  # named before the start
+            if one.state == "connected" and one.name in self._troubled:
+                self._troubled.remove(one.name)
+                print_note(f"Platform {plain(one.name)} is connected.")
+            elif one.state in ("waiting", "failed") and one.name not in self._troubled:
+                self._troubled.add(one.name)
+                again = "it is not tried again" if one.state == "failed" else "it is tried again"
+                warn(f"platform {one.name} is not connected: {one.error}; {again} (see: hermes gateway status)")
 
 
 async def _serve(gateway: Gateway, line: str) -> None:

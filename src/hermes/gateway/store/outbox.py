@@ -61,6 +61,18 @@ class OutboxRow(msgspec.Struct, frozen=True):
     due_at: float
 
 
+class WaitingChat(msgspec.Struct, frozen=True):
+    """A chat with messages that wait to be sent."""
+
+    platform: str
+    chat_id: str
+    messages: int
+    attempts: int
+    #: Of the last attempt; empty when there was none.
+    error: str
+    due_at: float
+
+
 class Outbox:
     """The outbox of one journal. Every call blocks; thread-safe."""
 
@@ -162,6 +174,15 @@ class Outbox:
             f"SELECT {_COLUMNS} FROM gateway_outbox WHERE state IN ('failed', 'unknown') ORDER BY number DESC LIMIT ?"
         )
         return [_row(row) for row in self._store.read(lambda c: c.execute(query, (limit,)).fetchall())]
+
+    def waiting_chats(self) -> list[WaitingChat]:
+        """The chats with messages that wait to be sent, the one that waits longest first."""
+        query = (
+            "SELECT platform, chat_id, count(*), max(attempts), max(error), min(due_at) FROM gateway_outbox "
+            f"WHERE {_WAITING} GROUP BY platform, chat_id ORDER BY min(number)"
+        )
+        rows = self._store.read(lambda connection: connection.execute(query).fetchall())
+        return [WaitingChat(*row) for row in rows]
 
     def counts(self) -> dict[str, int]:
         """How many messages there are in each state."""
