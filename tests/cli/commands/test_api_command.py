@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from hermes.cli.main import main
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text
 from support import run_hermes, start_hermes, write_config
 from support.a2a_rig import UNUSED_TLS
@@ -55,6 +56,18 @@ def test_it_serves_the_holder_of_the_key_and_ends_in_order(home: Path, workdir: 
             output, errors = process.communicate(timeout=60)
             assert (process.returncode, output, errors) == (0, "", "")
     assert (home / "principals" / "token" / "workspace").is_dir()
+
+
+def test_a_provider_that_does_not_exist_is_reported_at_the_start(
+    home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_config(home, "http://127.0.0.1:1/v1")
+    monkeypatch.setenv("HERMES_HOME", str(home))
+    monkeypatch.chdir(workdir)
+    assert main(["api", "--port", "0", "--provider", "nosuch"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("Error: unknown provider 'nosuch'")
 
 
 @pytest.mark.parametrize("option", ["0.0.0.0", "192.0.2.7"])

@@ -226,6 +226,23 @@ def test_pages_of_named_origins_may_call_with_a_key(home: Path, workdir: Path, p
         assert answered.headers["access-control-allow-origin"] == origin
 
 
+def test_a_full_disk_is_reported_to_the_owner(api: ServedApi) -> None:
+    def limit(pages: str) -> None:
+        api.host.store.write(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages}").fetchone())
+
+    limit("1")  # the file has more pages already, so it cannot grow
+    for _ in range(2):
+        refused = api.chat("hello " * 20_000)
+        assert refused.status_code == 503
+        error = refused.json()["error"]
+        assert (error["type"], error["code"]) == ("server_error", "storage_failed")
+        assert "state.db" not in error["message"]
+    (line,) = api.reported
+    assert line.startswith("Error: no space left for ") and "state.db; free some" in line
+    limit("1000000")
+    assert api.chat("hello").status_code == 200
+
+
 def test_another_address_needs_a_key(home: Path, workdir: Path, provider: ScriptedProvider) -> None:
     import asyncio
 

@@ -243,6 +243,9 @@ def test_scopes_are_needed(home: Path, workdir: Path, model: Model) -> None:
         assert api.get("/models", headers=told).status_code == 200
         wrong = api.get("/models", headers={"authorization": f"Bearer {KEY}x"})
         assert (wrong.status_code, wrong.json()["error"]["code"]) == (401, "invalid_api_key")
+        assert wrong.json()["error"]["message"].startswith("this key is not known here")
+        without = api.get("/models", headers={"authorization": ""})
+        assert without.json()["error"]["message"].startswith("send your key")
         assert model.requests == []
 
 

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hermes.dispatch.port import Dispatcher, TurnEntry
-from hermes.errors import HermesError, JournalUnavailable
+from hermes.errors import HermesError, JournalError, JournalUnavailable
 from hermes.gateway.api.call import ApiCall
 from hermes.gateway.api.conversations import PLATFORM
 from hermes.gateway.api.endpoints import chat, responses
@@ -28,6 +28,7 @@ from hermes.http_server.requests import is_from_program, media_type_of, read_bod
 from hermes.version import __version__
 
 _AWAY = "The database of this server cannot be reached at the moment; send the request again later."
+_NOT_STORED = "This server cannot store or read anything at the moment; its owner sees the reason. Try again later."
 log = logging.getLogger("hermes.api")
 
 Endpoint = Callable[[Request, ApiCall, ApiRuns], Awaitable[Response]]
@@ -45,6 +46,9 @@ class ApiServer:
         self.redactor = host.redactor
         self._settings = host.config.gateway.api
         self._principals = principals
+        #: Is given lines for the owner at the terminal, one for each new problem.
+        self.report: Callable[[str], None] = lambda _line: None
+        self._reported = ""
         self.runs = ApiRuns(host, principals)
         self._rate = RateLimiter(self._settings.max_requests_per_minute)
         self.models = tuple(
@@ -114,9 +118,12 @@ class ApiServer:
         headers = request_headers(scope)
         principal = self._principals.authenticate(headers)
         if principal is None:
+            has_key = bool(headers.get("authorization") or headers.get("x-api-key"))
             raise ApiError(
                 401,
-                "send your key: Authorization: Bearer … (the api_key of an OpenAI client)",
+                "this key is not known here; check it, or ask the owner of the server for one"
+                if has_key
+                else "send your key: Authorization: Bearer … (the api_key of an OpenAI client)",
                 kind="authentication_error",
                 code="invalid_api_key",
                 headers=(("WWW-Authenticate", 'Bearer realm="hermes"'),),
@@ -148,6 +155,15 @@ class ApiServer:
             if body and kind != "application/json":
                 raise ApiError(415, f"the content type is {kind or 'missing'}; send application/json")
         return ApiCall(principal, headers, body, self.models)
+
+    def storage_error(self, error: JournalError) -> Response:
+        """The answer when the journal failed, as on a full disk. Its words are for the owner: they name files."""
+        text = self.redactor.redact(str(error))
+        log.error("a request of the API cannot be answered: %s", text)
+        if text != self._reported:
+            self._reported = text
+            self.report(f"Error: {text}")
+        return ApiError(503, _NOT_STORED, kind="server_error", code="storage_failed").response()
 
     # -- small endpoints ------------------------------------------------------------------------------------------
 
@@ -205,6 +221,8 @@ class _Guarded:
             log.warning("a request of the API cannot be answered now: %s", error)
             later = (("Retry-After", "5"),)
             response = ApiError(503, _AWAY, kind="server_error", code="unavailable", headers=later).response()
+        except JournalError as error:
+            response = self._server.storage_error(error)
         except HermesError as error:
             log.warning("a request of the API failed: %s", error)
             response = _internal(type(error).__name__)

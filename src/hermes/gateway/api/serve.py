@@ -117,7 +117,7 @@ async def serve_until(
 ) -> None:
     """Serve on the running loop until ``stop`` is set. Running turns have some seconds, unless it is set again."""
     with ApiService(host, address, principals) as service:
-        runs = service.api.runs
+        runs, service.api.report = service.api.runs, report
         dispatcher = make_dispatcher(host, entries=service.entries, platforms=(PLATFORM,))
         await runs.on_worker(dispatcher.start)
 
