@@ -1,1 +1,1 @@
-"""The conformance kit: a plugin against hostile schedules."""
+"""The conformance kit: a plugin against hostile orders of events."""

@@ -1,4 +1,4 @@
-"""Conformance check of a plugin: runs it against hostile schedules and reports where it breaks the contract."""
+"""Conformance check of a plugin: runs it against hostile orders of events and reports where it breaks the contract."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from hermes.hooks.callback import accepted_names
 from hermes.hooks.subscriber import QueuedSubscriber
 from hermes.plugins.registry import LoadedPlugin
 from hermes.testing.conformance.clock import Stopwatch
+from hermes.testing.conformance.event_orders import EventOrderRunner
 from hermes.testing.conformance.guarded_calls import CallGuard, ConformanceLimits, OutOfTime, PluginFunction
 from hermes.testing.conformance.host import ConformanceHost, name_of, source_line_of
 from hermes.testing.conformance.loading import LoadFailure, ProcessState, load_failure
 from hermes.testing.conformance.payloads import SampleSession
 from hermes.testing.conformance.rules import RULES, ConformanceFinding, ConformanceReport, FindingCollector, SourceLine
-from hermes.testing.conformance.schedules import ScheduleRunner
 from hermes.testing.conformance.tools import check_cli_command, check_command, check_tool
 from hermes.testing.harness import manifest_of
 
@@ -99,8 +99,8 @@ class ConformanceCheck:
         subjects = [subject for site in (*HOOKS, *MIDDLEWARE) for subject in self._subjects_at(host, site)]
         for subject in subjects:
             self._check_signature(subject)
-        schedules = ScheduleRunner(host, subjects, self._guard)
-        schedules.run_all()
+        orders = EventOrderRunner(host, subjects, self._guard)
+        orders.run_all()
         record = host.plugin
         for name in list(record.tools):
             check_tool(host, self._guard, name, call=self._run_tools)
@@ -108,7 +108,7 @@ class ConformanceCheck:
             check_command(host, self._guard, command, call=self._run_tools)
         for command in list(record.cli_commands.values()):
             check_cli_command(host, self._guard, command)
-        self._check_second_host(registered, schedules)
+        self._check_second_host(registered, orders)
         self._check_broken_register(host)
 
     def finish(self) -> None:
@@ -215,7 +215,7 @@ class ConformanceCheck:
 
     # -- more than one host -----------------------------------------------------------------------------------------
 
-    def _check_second_host(self, first: list[str], schedules: ScheduleRunner) -> None:
+    def _check_second_host(self, first: list[str], orders: EventOrderRunner) -> None:
         second = self._load()
         if second is None:
             self._findings.add("register-differs", "it loads once, but not a second time", self._register.source)
@@ -227,7 +227,7 @@ class ConformanceCheck:
                 text = f"a second host in the same process got no {what}; registrations must not depend on the first"
                 self._findings.add("register-differs", text, self._register.source)
         self._close(second)
-        schedules.run("second host", SampleSession("s"))
+        orders.run("second host", SampleSession("s"))
 
     def _check_broken_register(self, host: ConformanceHost) -> None:
         """Register once more on a host that refuses the last registration: nothing may be left running."""

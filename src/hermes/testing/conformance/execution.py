@@ -23,10 +23,10 @@ Downstream = Literal["untouched", "succeeded", "failed", "interrupted"]
 class MiddlewareRun:
     """One call of one middleware, seen from inside the chain."""
 
-    def __init__(self, subject: PluginFunction, guard: CallGuard, schedule: str, required: list[str]) -> None:
+    def __init__(self, subject: PluginFunction, guard: CallGuard, order: str, required: list[str]) -> None:
         self.subject = subject
         self._guard = guard
-        self._schedule = schedule
+        self._order = order
         self._required = required
         self._next_call: Any = None
         self._payload: Payload = {}
@@ -111,7 +111,7 @@ class MiddlewareRun:
 
     def _note(self, rule: str, text: str) -> None:
         subject = self.subject
-        self._guard.note(rule, subject, self._schedule, f"{subject.label} {text}")
+        self._guard.note(rule, subject, self._order, f"{subject.label} {text}")
 
     def judge(self) -> None:
         """Note what is wrong with how the middleware ended."""
@@ -142,7 +142,7 @@ class MiddlewareRun:
         outcome = (
             "the result it had received is kept" if self.downstream == "succeeded" else "the call continues without it"
         )
-        self._guard.failed(self.subject, self._schedule, error, outcome)
+        self._guard.failed(self.subject, self._order, error, outcome)
 
 
 def run_execution(
@@ -151,7 +151,7 @@ def run_execution(
     guard: CallGuard,
     step: LifecycleStep,
     session: SampleSession,
-    schedule: str,
+    order: str,
     fields: Payload,
 ) -> tuple[MiddlewareRun, CallResult]:
     """Run one middleware around a base that does what this step of the lifecycle says."""
@@ -159,12 +159,12 @@ def run_execution(
     spec = MIDDLEWARE[subject.site]
     tool = host.tools.get(str(fields.get("tool_name", "")))
     required: list[str] = [] if tool is None else list(tool.parameters.get("required", ()))
-    run = MiddlewareRun(subject, guard, schedule, required)
+    run = MiddlewareRun(subject, guard, order, required)
     watched = Callback(subject.callback.plugin, subject.site, subject.function)
     watched.function = run
     chain = ExecutionChain(subject.site, (watched,))
     context = {name: value for name, value in fields.items() if name != spec.payload}
-    cancelled = schedule == "cancelled turn"
+    cancelled = order == "cancelled turn"
 
     def base(_payload: Any) -> Any:
         if cancelled or step.number == 4:
@@ -177,7 +177,7 @@ def run_execution(
         with turn(fields, cancelled=cancelled):
             return chain.run(fields[spec.payload], base, context)
 
-    result = guard.call(subject, schedule, work, None if schedule == "parallel" else host)
+    result = guard.call(subject, order, work, None if order == "parallel" else host)
     if result.finished:
         run.judge()
         run.release()

@@ -19,7 +19,7 @@ from hermes.testing.conformance.clock import Stopwatch
 from hermes.testing.conformance.host import ConformanceHost, name_of, raised_at
 from hermes.testing.conformance.rules import FindingCollector, Severity, SourceLine
 
-Schedule = Literal[
+EventOrder = Literal[
     "complete",
     "repeated",
     "minimal",
@@ -91,9 +91,9 @@ class PluginFunction:
         return f"{self.site}: {name_of(self.function)}()"
 
 
-def severity_in(schedule: str) -> Severity:
-    """Severity of a failure in this schedule."""
-    return "warning" if schedule in _STRANGE else "error"
+def severity_in(order: str) -> Severity:
+    """Severity of a failure in this order."""
+    return "warning" if order in _STRANGE else "error"
 
 
 class FinishedRun(Protocol):
@@ -125,20 +125,20 @@ class CallGuard:
     def time_is_up(self) -> bool:
         return self._running.reached(self.limits.budget)
 
-    def announce(self, subject: PluginFunction, schedule: str) -> None:
+    def announce(self, subject: PluginFunction, order: str) -> None:
         """Count a call and report it to ``on_call``, which may have to say where the process ended."""
         if self.time_is_up:
             raise OutOfTime
         with self._lock:
             self.calls += 1
         if self._on_call is not None:
-            self._on_call(subject, schedule)
+            self._on_call(subject, order)
 
     def call(
-        self, subject: PluginFunction, schedule: str, work: Callable[[], Any], host: ConformanceHost | None = None
+        self, subject: PluginFunction, order: str, work: Callable[[], Any], host: ConformanceHost | None = None
     ) -> CallResult:
         """Do the work on a thread of its own. One that hangs is abandoned and the subject given up."""
-        self.announce(subject, schedule)
+        self.announce(subject, order)
         before = [] if host is None else host.registered()
         result = CallResult()
         done = threading.Event()
@@ -158,51 +158,49 @@ class CallGuard:
 
         spawn(run, _THREAD)
         if not Stopwatch().wait(done, self.limits.deadline):
-            self.hung(subject, schedule)
+            self.hung(subject, order)
             return CallResult()
         if host is not None:
-            self._check_growth(subject, schedule, before, host.registered())
-        self.check_unawaited(subject, schedule)
+            self._check_growth(subject, order, before, host.registered())
+        self.check_unawaited(subject, order)
         return result
 
     def note(
         self,
         rule: str,
         subject: PluginFunction,
-        schedule: str,
+        order: str,
         text: str,
         *,
         cause: object = None,
         severity: Severity | None = None,
     ) -> None:
         """Note a violation by one function."""
-        self.findings.add(
-            rule, text, subject.source, site=subject.site, schedule=schedule, cause=cause, severity=severity
-        )
+        self.findings.add(rule, text, subject.source, site=subject.site, schedule=order, cause=cause, severity=severity)
 
-    def hung(self, subject: PluginFunction, schedule: str) -> None:
+    def hung(self, subject: PluginFunction, order: str) -> None:
         subject.given_up = True
         text = f"{subject.label} did not come back within {self.limits.deadline:g} s"
-        self.note("hangs", subject, schedule, text, cause="hangs")
+        self.note("hangs", subject, order, text, cause="hangs")
 
-    def failed(self, subject: PluginFunction, schedule: str, error: BaseException, what: str = "") -> None:
+    def failed(self, subject: PluginFunction, order: str, error: BaseException, what: str = "") -> None:
         """Note an exception that left the plugin's code."""
         origin = raised_at(error)
         where = f" at {origin}" if origin.file and origin != subject.source else ""
         consequence = f"; {what}" if what else ""
-        text = f"{subject.label} raised {describe(error)}{where} ({schedule}){consequence}"
+        text = f"{subject.label} raised {describe(error)}{where} ({order}){consequence}"
         cause = (type(error).__qualname__, origin)
         if not isinstance(error, Exception):
-            self.note("exits", subject, schedule, text, cause=cause)
-        elif schedule == "additive fields":
-            self.note("additive-field", subject, schedule, text, cause=cause)
+            self.note("exits", subject, order, text, cause=cause)
+        elif order == "additive fields":
+            self.note("additive-field", subject, order, text, cause=cause)
         else:
-            self.note("raises", subject, schedule, text, cause=cause, severity=severity_in(schedule))
+            self.note("raises", subject, order, text, cause=cause, severity=severity_in(order))
 
-    def check_unawaited(self, subject: PluginFunction, schedule: str) -> None:
+    def check_unawaited(self, subject: PluginFunction, order: str) -> None:
         while self._unawaited:
             text = f"{subject.label}: {self._unawaited.pop()}"
-            self.note("unawaited-coroutine", subject, schedule, text)
+            self.note("unawaited-coroutine", subject, order, text)
 
     def wait_for_late_calls(self, known: set[threading.Thread]) -> None:
         """Wait until no thread that the plugin started can call a ``next_call`` it still holds, or has done so."""
@@ -234,11 +232,11 @@ class CallGuard:
             warnings.showwarning = sort
             yield
 
-    def _check_growth(self, subject: PluginFunction, schedule: str, before: list[str], after: list[str]) -> None:
+    def _check_growth(self, subject: PluginFunction, order: str, before: list[str], after: list[str]) -> None:
         if len(after) > len(before):
             added = next(name for name in after if after.count(name) > before.count(name))
             text = f"{subject.label} registered a {added} while it ran; register everything in register(ctx)"
-            self.findings.add("registers-late", text, subject.source, site=subject.site, schedule=schedule)
+            self.findings.add("registers-late", text, subject.source, site=subject.site, schedule=order)
 
 
 @contextlib.contextmanager

@@ -97,7 +97,7 @@ class ConformanceFinding(Struct, frozen=True):
     site: str = ""
     file: str = ""
     line: int = 0
-    #: The schedule that brought it to light first.
+    #: The order of events in which it first came to light.
     schedule: str = ""
 
     @property

@@ -69,13 +69,13 @@ def _call_tool(host: ConformanceHost, guard: CallGuard, tool: Tool, subject: Plu
         ("bad arguments", {name: [{"not": "expected"}] for name in sample}),
         ("cancelled turn", sample),
     ]
-    for schedule, args in variants:
+    for order, args in variants:
         if not subject.given_up:
-            _call_once(host, guard, tool, subject, schedule, args)
+            _call_once(host, guard, tool, subject, order, args)
 
 
 def _call_once(
-    host: ConformanceHost, guard: CallGuard, tool: Tool, subject: PluginFunction, schedule: str, args: dict[str, Any]
+    host: ConformanceHost, guard: CallGuard, tool: Tool, subject: PluginFunction, order: str, args: dict[str, Any]
 ) -> None:
     session = SampleSession("t")
     ids = {"session_id": session.session_id, "task_id": "task-t", "turn_id": session.turn_id, "tool_call_id": "call_t"}
@@ -83,56 +83,56 @@ def _call_once(
     def work() -> str:
         processes = ProcessTable()
         try:
-            with turn(ids, cancelled=schedule == "cancelled turn") as scope:
+            with turn(ids, cancelled=order == "cancelled turn") as scope:
                 return tool.run(args, ToolContext(scope, host.cwd, processes, FileGuard()))
         finally:
             processes.close()
 
-    result = guard.call(subject, schedule, work, host)
+    result = guard.call(subject, order, work, host)
     error = result.error
     if error is not None and not isinstance(error, Exception):
-        if schedule != "cancelled turn":
-            guard.failed(subject, schedule, error)
+        if order != "cancelled turn":
+            guard.failed(subject, order, error)
     elif error is not None:
-        shown = "valid arguments" if severity_in(schedule) == "error" else "arguments a model might make up"
+        shown = "valid arguments" if severity_in(order) == "error" else "arguments a model might make up"
         text = f"{tool.name} raised {describe(error)} at {raised_at(error)} for {shown}; return errors as JSON"
         guard.findings.add(
             "tool-raises",
             text,
             subject.source,
             site=subject.site,
-            schedule=schedule,
+            schedule=order,
             cause=(type(error).__qualname__, raised_at(error)),
-            severity=severity_in(schedule),
+            severity=severity_in(order),
         )
     elif result.finished:
-        _check_result(guard, subject, schedule, result.value)
+        _check_result(guard, subject, order, result.value)
 
 
-def _check_result(guard: CallGuard, subject: PluginFunction, schedule: str, result: str) -> None:
+def _check_result(guard: CallGuard, subject: PluginFunction, order: str, result: str) -> None:
     try:
         decoded: object = msgspec.json.decode(result)
     except (msgspec.DecodeError, UnicodeEncodeError):
         text = f"{subject.site} returned text that is not JSON, such as {result[:40]!r}"
-        guard.note("tool-result-text", subject, schedule, text, cause="not JSON")
+        guard.note("tool-result-text", subject, order, text, cause="not JSON")
         return
     fields = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
     if fields.get("error_type") == "tool_result_contract":
-        guard.note("tool-result", subject, schedule, str(fields.get("error")))
+        guard.note("tool-result", subject, order, str(fields.get("error")))
 
 
 def check_command(host: ConformanceHost, guard: CallGuard, command: Command, *, call: bool) -> None:
     """Run a slash command with nothing, something and something odd."""
     subject = PluginFunction(f"command /{command.name}", command.handler, source_line_of(command.handler))
-    for schedule, raw in (("complete", ""), ("repeated", "some words"), ("unicode", ODD_TEXT)):
+    for order, raw in (("complete", ""), ("repeated", "some words"), ("unicode", ODD_TEXT)):
         if not call or subject.given_up:
             return
-        result = guard.call(subject, schedule, lambda raw=raw: host.run_command(command.name, raw), host)
+        result = guard.call(subject, order, lambda raw=raw: host.run_command(command.name, raw), host)
         if result.error is not None:
-            guard.failed(subject, schedule, result.error)
+            guard.failed(subject, order, result.error)
         elif result.finished and not (result.value is None or isinstance(result.value, str)):
             text = f"/{command.name} answered with a {type(result.value).__name__}; text or None is expected"
-            guard.note("command-answer", subject, schedule, text)
+            guard.note("command-answer", subject, order, text)
 
 
 def check_cli_command(host: ConformanceHost, guard: CallGuard, command: CliCommand) -> None:
