@@ -22,8 +22,9 @@ class RecordedOutbox:
     def __init__(self) -> None:
         self.messages: dict[str, tuple[ChatAddress, str]] = {}
 
-    def put(self, key: str, address: ChatAddress, text: str) -> None:
+    def put(self, key: str, address: ChatAddress, text: str) -> bool:
         self.messages.setdefault(key, (address, text))
+        return True
 
 
 class Rig:

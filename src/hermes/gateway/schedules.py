@@ -22,14 +22,15 @@ from hermes.schedules.scheduler import Scheduler
 class ScheduleOutbox:
     """Puts answers into the outbox. The gateway sends them, when it runs; a run delivered twice is one message."""
 
-    def __init__(self, store: Store, on_put: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, store: Store, on_put: Callable[[], bool]) -> None:
+        """``on_put`` is called after each message, and says whether the gateway runs."""
         self._outbox = Outbox(store)
         self._on_put = on_put
 
-    def put(self, key: str, address: ChatAddress, text: str) -> None:
-        """Store a message for a chat."""
+    def put(self, key: str, address: ChatAddress, text: str) -> bool:
+        """Store a message for a chat. Whether a gateway runs that sends it now."""
         self._outbox.add(OutgoingMessage(key, address.platform, address.chat, text, thread_id=address.thread))
-        self._on_put()
+        return self._on_put()
 
 
 class SchedulingGateway(Protocol):
@@ -63,7 +64,12 @@ class ScheduleService:
     async def run(self, gateway: SchedulingGateway) -> None:
         """Fire schedules until cancelled. Runs that last are interrupted, and continued by the next process."""
         stop = threading.Event()
-        outbox = ScheduleOutbox(gateway.host.store, partial(gateway.call_soon, gateway.deliveries.wake))
+
+        def wake() -> bool:
+            gateway.call_soon(gateway.deliveries.wake)
+            return True
+
+        outbox = ScheduleOutbox(gateway.host.store, wake)
         turns = DispatchedRuns(gateway.host, gateway.dispatcher) if runs_on_workers(gateway.host.config) else None
         scheduler = self.scheduler = Scheduler(gateway.host, turns=turns, outbox=outbox)
         loop = asyncio.get_running_loop()

@@ -23,6 +23,7 @@ SILENT = "[SILENT]"
 _NOWHERE = ("", "none", "local", "nowhere")
 _FILE = "file:"
 _CHAT = re.compile(r"([a-z][a-z0-9_-]{0,39})(?::([^\s:][^\s]*))?")
+_LATER = "when the gateway runs"
 ALLOWED = "allowed are none, file:PATH, PLATFORM (its home channel) and PLATFORM:CHAT, such as telegram:123456"
 
 
@@ -37,8 +38,8 @@ class ChatAddress(Struct, frozen=True):
 class AnswerOutbox(Protocol):
     """Takes messages that the gateway sends; the same key again is the same message."""
 
-    def put(self, key: str, address: ChatAddress, text: str) -> None:
-        """Store a message for a chat."""
+    def put(self, key: str, address: ChatAddress, text: str) -> bool:
+        """Store a message for a chat. Whether a gateway runs that sends it now."""
         ...
 
 
@@ -97,6 +98,27 @@ def chat_of(deliver: str) -> ChatAddress | None:
     return ChatAddress(platform, chat, thread)
 
 
+def check_file(schedule: Schedule, now: float, refusal_to_write: Callable[[Path], str | None]) -> None:
+    """Refuse a schedule whose answers are to be written to a protected file."""
+    if schedule.deliver.startswith(_FILE) and refusal_to_write(path := _path(schedule, now)):
+        raise ScheduleError(_protected(path))
+
+
+def _path(schedule: Schedule, moment: float) -> Path:
+    """The file for the answer of a run that was planned for that moment."""
+    named = schedule.deliver.removeprefix(_FILE).strip()
+    if "%" in named:
+        named = datetime.fromtimestamp(moment, zone_of(schedule.zone)).strftime(named)
+    return (Path(schedule.cwd) / Path(named).expanduser()).resolve()
+
+
+def _protected(path: Path) -> str:
+    return (
+        f"answers cannot be written to {path}: it belongs to the system, or holds settings, keys or records of Hermes; "
+        "name another file"
+    )
+
+
 def describe(deliver: str) -> str:
     """A destination in words."""
     return deliver or "nowhere: it is kept in the session"
@@ -115,8 +137,8 @@ class AnswerDelivery:
             return "nothing to report"
         address = chat_of(schedule.deliver)
         if address is not None:
-            self._send(run, address, answer)
-            return f"sent to {schedule.deliver}"
+            is_sent = self._send(run, address, answer)
+            return f"sent to {schedule.deliver}" if is_sent else f"to be sent to {schedule.deliver} {_LATER}"
         if schedule.deliver.startswith(_FILE):
             return f"written to {self._write(schedule, run, answer)}"
         return ""
@@ -127,24 +149,21 @@ class AnswerDelivery:
         if address is None:
             return ""
         said = "" if schedule.principal else f": {error}"
-        self._send(run, address, f"The scheduled run “{schedule.name}” failed{said}")
-        return f"failure reported to {schedule.deliver}"
+        is_sent = self._send(run, address, f"The scheduled run “{schedule.name}” failed{said}")
+        done = "failure reported" if is_sent else "failure to be reported"
+        return f"{done} to {schedule.deliver}{'' if is_sent else f' {_LATER}'}"
 
-    def _send(self, run: ScheduleRun, address: ChatAddress, text: str) -> None:
+    def _send(self, run: ScheduleRun, address: ChatAddress, text: str) -> bool:
         if self._outbox is None:
             raise HermesError(f"the answer for {address.platform} cannot be sent: this program has no outbox")
-        self._outbox.put(run.request_key, address, text)
+        return self._outbox.put(run.request_key, address, text)
 
     def _write(self, schedule: Schedule, run: ScheduleRun, answer: str) -> Path:
-        named = schedule.deliver.removeprefix(_FILE).strip()
-        if "%" in named:
-            named = datetime.fromtimestamp(run.planned, zone_of(schedule.zone)).strftime(named)
-        path = (Path(schedule.cwd) / Path(named).expanduser()).resolve()
+        path = _path(schedule, run.planned)
         if schedule.principal and not path.is_relative_to(Path(schedule.cwd).resolve()):
             raise HermesError(f"{path} is outside of the folder of {schedule.principal}; the answer was not written")
-        refused = self._refusal(path)
-        if refused:
-            raise HermesError(refused)
+        if self._refusal(path):
+            raise HermesError(_protected(path))
         make_private(path.parent)
         write_atomically(path, answer if answer.endswith("\n") else f"{answer}\n")
         return path

@@ -212,8 +212,11 @@ class FireLedger:
         values = (run.schedule_id, run.planned, self._runner.id)
         self._store.write(lambda connection: connection.execute(query, values))
 
-    def finish(self, due: DueRun, *, error: str = "", delivery: str = "") -> Schedule:
-        """Record the end of a run: without ``error`` it is completed. Too many failures in a row pause the schedule."""
+    def finish(self, due: DueRun, *, error: str = "", delivery: str = "", is_by_hand: bool = False) -> Schedule:
+        """Record the end of a run: without ``error`` it is completed. Too many failures in a row pause the schedule.
+
+        ``is_by_hand``: it was interrupted by hand, which does not count as a failure.
+        """
         now = self._clock()
         run = replace(
             due.run,
@@ -229,7 +232,7 @@ class FireLedger:
                 return due.schedule  # it was removed meanwhile
             _update_run(connection, run)
             self._forget_old_runs(connection, run.schedule_id)
-            schedule = self._after_end(found[0], error, now)
+            schedule = found[0] if is_by_hand else self._after_end(found[0], error, now)
             update_schedule(connection, schedule)
             return schedule
 
@@ -242,7 +245,8 @@ class FireLedger:
         if schedule.state != "active":
             return schedule
         if schedule.failures >= self._settings.max_failures:
-            reason = f"failed {schedule.failures} times in a row; the last time: {error}"
+            times = "once" if schedule.failures == 1 else f"{schedule.failures} times in a row"
+            reason = f"failed {times}; the last time: {error}"
             return replace(schedule, state="paused", reason=clean_text(reason), next_fire=None, updated_at=now)
         pause = min(FIRST_BACKOFF * 2 ** (schedule.failures - 1), LONGEST_BACKOFF)
         if schedule.next_fire is not None and schedule.next_fire < now + pause:

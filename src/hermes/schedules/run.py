@@ -32,6 +32,8 @@ log = logging.getLogger("hermes.cron")
 
 #: Why a run is cut off that the next process continues.
 STOPPED = "the scheduler was stopped"
+#: Why a run is cut off by the person who started it. That is no failure of the schedule.
+BY_HAND = "interrupted by hand"
 #: A run that ends its process every time is given up, so that the scheduler, and a gateway around it, can start.
 MAX_CRASHES = 5
 #: Why the session of a run is closed, for plugins.
@@ -169,9 +171,10 @@ class ScheduledRun:
         if self.interrupt.cancelled and self.interrupt.reason == STOPPED and error:
             return self._leave()
         error = self._host.redactor.redact(error)
-        delivery, problem = self._deliver(answer, error)
+        is_by_hand = bool(error) and self.interrupt.cancelled and self.interrupt.reason == BY_HAND
+        delivery, problem = ("", "") if is_by_hand else self._deliver(answer, error)
         error = error or problem
-        changed = self._ledger.finish(due, error=error, delivery=delivery)
+        changed = self._ledger.finish(due, error=error, delivery=delivery, is_by_hand=is_by_hand)
         if changed.state == "paused" and schedule.state == "active":
             log.error("the schedule %r (%s) is paused: %s", schedule.name, schedule.id, changed.reason)
         return RunReport(changed, run, answer, error, delivery)

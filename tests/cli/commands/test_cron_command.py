@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from hermes.cli.main import main
 from hermes.journal.store.port import home_store
 from hermes.schedules.scheduler import is_running
 from hermes.schedules.store import Schedules
-from hermes.testing import ScriptedProvider, failure, hanging, text
+from hermes.testing import ScriptedProvider, ScriptedReply, failure, hanging, text
 from support import run_hermes, start_hermes, write_config
 from support.waiting import wait_until
 
@@ -74,11 +75,19 @@ def test_a_schedule_through_its_life(cron: Cron, home: Path, workdir: Path) -> N
     assert cron.json("list") == []
 
 
-def test_errors_say_what_to_do(cron: Cron) -> None:
+def test_errors_say_what_to_do(cron: Cron, home: Path) -> None:
+    home.mkdir(exist_ok=True)
     assert "allowed are a cron expression of five fields" in cron("add", "whenever", "x", code=1)
     assert "did you mean 'Europe/Berlin'" in cron("add", "@daily", "x", "--tz", "Europe/Berln", code=1)
     assert "not set up in gateway.platforms" in cron("add", "@daily", "x", "--deliver", "telegram:1", code=1)
     assert "names no file" in cron("add", "@daily", "x", "--deliver", "file:", code=1)
+    cron("add", "@daily", "x", "--name", "own", "--deliver", "file:config.yaml")  # of this folder, not of the home
+    for refused in (
+        cron("add", "@daily", "x", "--deliver", f"file:{home}/config.yaml", code=1),
+        cron("edit", "own", "--cwd", str(home), code=1),
+    ):
+        assert f"answers cannot be written to {home}/config.yaml" in refused and "file tools" not in refused
+    cron("remove", "own")
     assert "the prompt is empty" in cron("add", "@daily", "  ", code=1)
     assert "is not a folder" in cron("add", "@daily", "x", "--cwd", "gone", code=1)
     assert "there is no schedule 'x'; there are none" in cron("show", "x", code=1)
@@ -132,6 +141,28 @@ def test_a_tick_runs_what_is_due_and_ends(cron: Cron, home: Path) -> None:
         make_due(home, "mine")
         assert "mine failed: " in cron("tick", code=1)
     assert "1 failure" in cron("list")
+
+
+def test_an_answer_for_a_chat_waits_for_the_gateway(cron: Cron, home: Path) -> None:
+    with ScriptedProvider([text("done")]) as provider:
+        write_config(home, provider.base_url, "gateway: {platforms: {irc: {}}}\n")
+        cron("add", "every 1h", "x", "--name", "mine", "--deliver", "irc:#ops")
+        make_due(home, "mine")
+        assert cron("tick").endswith("mine done (to be sent to irc:#ops when the gateway runs)\n")
+
+
+def test_a_run_that_is_interrupted_by_hand_is_no_failure_of_the_schedule(cron: Cron, home: Path) -> None:
+    def interrupt(_request: object) -> ScriptedReply:
+        os.kill(os.getpid(), signal.SIGINT)
+        return hanging()
+
+    with ScriptedProvider(interrupt) as provider:
+        write_config(home, provider.base_url, "gateway: {platforms: {irc: {}}}\n")
+        cron("add", "@daily", "x", "--name", "mine", "--deliver", "irc:#ops")
+        assert "Error: interrupted by hand" in cron("run", "mine", code=1)
+    [past] = cron.json("history")
+    assert (past["state"], past["detail"], past["delivery"]) == ("failed", "interrupted by hand", "")
+    assert cron.json("show", "mine")["failures"] == 0
 
 
 def test_the_daemon_runs_until_it_is_stopped(cron: Cron, home: Path, workdir: Path) -> None:

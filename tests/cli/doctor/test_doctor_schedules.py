@@ -56,9 +56,9 @@ def test_overdue_schedules_that_never_ran(home: Path, workdir: Path) -> None:
     assert never.detail == "'late' has never run, although its first time is over"
 
 
-@pytest.mark.parametrize("state", ["active", "paused"])
-def test_schedules_that_fail(home: Path, workdir: Path, state: str) -> None:
-    add(home, "bad", failures=3, state=state, reason="failed 3 times in a row; the last time: no key")
+@pytest.mark.parametrize(("state", "failures"), [("active", 3), ("active", 1), ("paused", 3)])
+def test_schedules_that_fail(home: Path, workdir: Path, state: str, failures: int) -> None:
+    add(home, "bad", failures=failures, state=state, reason="failed 3 times in a row; the last time: no key")
     with closing(open_store(home)) as store:
         schedule = Schedules(store).get("bad")
         query = (
@@ -72,5 +72,6 @@ def test_schedules_that_fail(home: Path, workdir: Path, state: str) -> None:
         assert "'bad' is paused: failed 3 times in a row" in found.detail
         assert found.command == f"hermes cron resume {schedule.id}"
     else:
-        assert found.detail == "'bad' failed 3 times in a row: no key"
+        times = "3 times in a row" if failures == 3 else "the last time"
+        assert found.detail == f"'bad' failed {times}: no key"
         assert found.command == f"hermes cron show {schedule.id}"

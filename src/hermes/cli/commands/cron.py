@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from hermes.cli.arguments import positive_number
 from hermes.cli.terminal import (
@@ -144,6 +144,7 @@ def _add(args: argparse.Namespace, home: Path) -> int:
         now=time.time(),
         **_given(args, config),
     )
+    _check_file(schedule, home)
     with _opened(home) as schedules:
         schedule = schedules.add(schedule)
     return _changed(args, schedule, "added", home)
@@ -157,6 +158,14 @@ def _given(args: argparse.Namespace, config: Config) -> dict[str, Any]:
     fields["remaining"] = args.times
     fields["deliver"] = None if args.deliver is None else parse_delivery(args.deliver, home_channels(config))
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _check_file(schedule: Schedule, home: Path) -> None:
+    if schedule.deliver:
+        from hermes.schedules.delivery import check_file
+        from hermes.tools.files.guard import FileGuard
+
+        check_file(schedule, time.time(), FileGuard(home).refusal_to_write)
 
 
 def _edit(args: argparse.Namespace, home: Path) -> int:
@@ -181,6 +190,7 @@ def _edit(args: argparse.Namespace, home: Path) -> int:
             raise HermesError(
                 "nothing to change; give --when, --prompt or another option, see 'hermes cron edit --help'"
             )
+        _check_file(replace(schedule, **changes), home)
         schedule = schedules.edit(schedule, **changes)
     return _changed(args, schedule, "changed", home)
 
@@ -376,6 +386,7 @@ def _next(args: argparse.Namespace, home: Path) -> int:
 def _scheduler(home: Path, on_report: Callable[[RunReport], None]) -> Generator[tuple[Host, Scheduler]]:
     from hermes.dispatch.choose import missing_workers
     from hermes.gateway.schedules import ScheduleOutbox
+    from hermes.gateway.status import read_status
     from hermes.host import Host, HostOptions
     from hermes.log import setup_logging
     from hermes.sanitize import Redactor
@@ -391,7 +402,8 @@ def _scheduler(home: Path, on_report: Callable[[RunReport], None]) -> Generator[
         _run_turns(host) as turns,
     ):
         print_warnings((*loaded.warnings, *host.notices, *missing_workers(host)), redactor.redact)
-        yield host, Scheduler(host, turns=turns, outbox=ScheduleOutbox(host.store), on_report=on_report)
+        outbox = ScheduleOutbox(host.store, lambda: (status := read_status(home)) is not None and status.is_running)
+        yield host, Scheduler(host, turns=turns, outbox=outbox, on_report=on_report)
 
 
 @contextlib.contextmanager
@@ -436,10 +448,12 @@ def _interruptible(scheduler: Scheduler, schedule: Schedule) -> RunReport:
     """Run a schedule; a signal interrupts it."""
     import signal
 
+    from hermes.schedules.run import BY_HAND
+
     run = scheduler.begin(schedule)
 
     def interrupt(_number: int, _frame: object) -> None:
-        run.interrupt.cancel("interrupted by hand")
+        run.interrupt.cancel(BY_HAND)
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -58,9 +58,8 @@ def _problems(schedule: Schedule, last: ScheduleRun | None) -> Iterator[CheckRes
         detail = f"{schedule.name!r} is paused: {schedule.reason}"
         yield warning("schedule", detail, command=f"hermes cron resume {schedule.id}")
     elif schedule.failures and last is not None:
-        yield warning(
-            "schedule", f"{schedule.name!r} failed {schedule.failures} times in a row: {last.detail}", command=show
-        )
+        times = "the last time" if schedule.failures == 1 else f"{schedule.failures} times in a row"
+        yield warning("schedule", f"{schedule.name!r} failed {times}: {last.detail}", command=show)
     elif last is None and schedule.state == "active" and _fired_before_now(schedule):
         yield warning("schedule", f"{schedule.name!r} has never run, although its first time is over", command=show)
 
