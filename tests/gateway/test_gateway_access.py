@@ -268,6 +268,16 @@ def test_a_denied_call_does_not_run(rig: GatewayRig, provider: SwitchedProvider)
     assert (rig.workdir / "precious").exists()
 
 
+def test_a_denial_without_words_quotes_none(rig: GatewayRig, provider: SwitchedProvider) -> None:
+    provider.script = runs_dangerous_calls
+    rig.start()
+    client = rig.client()
+    client.ask("clean up")
+    client.say("/deny")
+    client.hear(3)
+    assert "The user denied this call (by alice on line)." in tool_results(rig)
+
+
 def test_approvals_of_users_go_to_the_owner(rig: GatewayRig, provider: SwitchedProvider) -> None:
     provider.script = runs_dangerous_calls
     rig.start()
@@ -280,6 +290,11 @@ def test_approvals_of_users_go_to_the_owner(rig: GatewayRig, provider: SwitchedP
     assert short is not None
     assert "Only the owner" in client.ask(f"/approve {short[1]}", "bob")
     assert "Only the owner" in client.ask("/approve", "eve")
+    for bare in ("/approve", "/deny", "/deny not today"):  # it might be meant for a question that is over
+        refused = client.ask(bare)
+        assert refused.startswith(f"No approval of this chat waits. Waiting: {short[1]} (terminal)"), refused
+    unknown = client.ask("/approve zzzzzz")
+    assert unknown.startswith(f"No approval zzzzzz waits. Waiting: {short[1]} (terminal)\nAnswer /approve"), unknown
     assert client.ask(f"/approve {short[1]}") == "Approved."
     assert client.hear(3, "bob")[2] == "Cleaned."
     assert client.ask(f"/approve {short[1]}").startswith("No approval")

@@ -54,8 +54,8 @@ def denied_tool(tool: str) -> str:
 
 
 def denied(reason: str) -> str:
-    """The user denied it."""
-    said = f", saying: {reason}" if reason else ""
+    """The user denied it. A reason that only names the user, ``(by ada on irc)``, has no words of theirs."""
+    said = f" {reason}" if reason.startswith("(by ") else f", saying: {reason}" if reason else ""
     return f"The user denied this call{said}. Do not repeat it, and do not work around it; ask what they want instead."
 
 

@@ -34,6 +34,7 @@ USER_COMMANDS = frozenset(
 _OF_A_TERMINAL = frozenset({"clear", "copy", "edit", "paste", "quit"})
 _BEGIN_ANEW = frozenset({"new", "reset", "clear"})
 _DECISIONS = frozenset({"approve", "deny"})
+_MAX_LISTED, _MAX_ID_CHARS = 5, 40
 _BY_COMMAND = "stopped by a command"
 
 
@@ -88,9 +89,15 @@ def _decide(gateway: Gateway, chat: GatewayChat, work: ChatWork, command: str) -
     """Answer the approval that waits here, or the one that is named."""
     if not work.sender.may_approve:
         return "Only the owner of this agent, or someone whom the owner gave that right, may answer approvals."
-    named, choice, reason = read_decision(command, work.event.get_command_args())
+    arguments = work.event.get_command_args()
+    named, choice, reason = read_decision(command, arguments)
     if not choice:
-        return "Answer /approve, /approve session, /approve always or /deny."
+        waiting = _waiting_text(_waiting(gateway, chat, work))
+        return (
+            f"No approval {arguments.split()[0][:_MAX_ID_CHARS]} waits. {waiting}\n"
+            "Answer /approve, /approve session, /approve always or /deny, with the id behind the command where it is "
+            "about another chat."
+        )
     is_owner = work.sender.role == "owner"
     if choice == "always" and not is_owner:
         return "Only the owner of this agent may approve for good. Answer /approve or /approve session."
@@ -100,7 +107,7 @@ def _decide(gateway: Gateway, chat: GatewayChat, work: ChatWork, command: str) -
     question = _question_for(gateway, chat, work, named)
     if isinstance(question, str):
         return question
-    by = f"{reason} (by {work.sender.name} on {work.sender.platform})" if reason else f"by {work.sender.name}"
+    by = f"{reason} (by {work.sender.name} on {work.sender.platform})".strip()
     answered = gateway.questions.answer(question.id, choice, by)
     gateway.answered(question.id)
     if answered.answer != choice:
@@ -113,29 +120,42 @@ def _is_shared(gateway: Gateway, work: ChatWork) -> bool:
 
 
 def _question_for(gateway: Gateway, chat: GatewayChat, work: ChatWork, named: str) -> QuestionRow | str:
-    """The approval that is meant: for the owner any that waits, for an approver only those of the own messages."""
-    is_owner = work.sender.role == "owner"
-    waiting = [
-        one
-        for one in gateway.questions.pending(kind="approval")
-        if one.surface in ((SURFACE, OWNER) if is_owner else (SURFACE,))
-        and (is_owner or one.session_id == chat.row.session_id)
-    ]
+    """The approval that is meant: that of this chat unless another is named. An approver has only the own messages."""
+    is_owner, waiting = work.sender.role == "owner", _waiting(gateway, chat, work)
     asking = chat.current.sender if chat.current is not None else None
     if waiting and not is_owner and (asking is None or asking.principal != work.sender.principal):
         return "Only the owner of this agent may answer this approval: it is about a message of another user."
     if named:
         found = [one for one in waiting if short_id(one.id).startswith(named)]
-        return found[0] if len(found) == 1 else f"No approval {named} waits."
+        return found[0] if len(found) == 1 else f"No approval {named} waits. {_waiting_text(waiting)}"
     here = chat.question
-    if here is not None and here.kind == "approval" and here.surface == SURFACE:
+    if here is not None and here.kind == "approval" and here.surface in _surfaces(is_owner):
         return here
-    for_owner = [one for one in waiting if one.surface == OWNER]
-    if len(for_owner) == 1:
-        return for_owner[0]
-    if for_owner:
-        return "Several wait; name one: " + ", ".join(short_id(one.id) for one in for_owner)
+    if waiting:
+        # An answer without an id could be meant for a question that has just been answered, or timed out.
+        return f"No approval of this chat waits. {_waiting_text(waiting)}\nName one: /approve ID or /deny ID."
     return "No approval waits."
+
+
+def _waiting(gateway: Gateway, chat: GatewayChat, work: ChatWork) -> list[QuestionRow]:
+    """The approvals that the sender may know of: for the owner all, for an approver those of this chat."""
+    is_owner = work.sender.role == "owner"
+    return [
+        one
+        for one in gateway.questions.pending(kind="approval")
+        if one.surface in _surfaces(is_owner) and (is_owner or one.session_id == chat.row.session_id)
+    ]
+
+
+def _surfaces(is_owner: bool) -> tuple[str, ...]:
+    return (SURFACE, OWNER) if is_owner else (SURFACE,)
+
+
+def _waiting_text(waiting: list[QuestionRow]) -> str:
+    if not waiting:
+        return "None waits."
+    listed = [f"{short_id(one.id)} ({one.tool})" for one in waiting]
+    return f"Waiting: {', '.join(listed[:_MAX_LISTED])}{', …' if len(listed) > _MAX_LISTED else ''}"
 
 
 # -- the surface -----------------------------------------------------------------------------------------------------
