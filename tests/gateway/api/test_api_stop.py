@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Generator
@@ -13,7 +14,7 @@ import httpx
 import openai
 import pytest
 
-from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text
+from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text, tool_call
 from support.api_rig import ServedApi, served_api, sse_documents
 from support.waiting import wait_until
 
@@ -136,3 +137,23 @@ def test_a_turn_that_ends_in_time_is_answered(
         wait_until(lambda: bool(api.reported), "the owner is informed")
         model.gate.set()
         assert answer.result(60).json()["choices"][0]["message"]["content"] == "the answer"
+
+
+def test_a_command_that_the_stop_has_killed_is_not_taken_for_one_that_failed(home: Path, workdir: Path) -> None:
+    def answer(request: RecordedRequest) -> ScriptedReply:
+        is_first = request.messages[-1]["role"] != "tool"
+        command = f"echo begun; echo > {workdir}/begun; sleep 600"
+        return tool_call("terminal", {"command": command}) if is_first else text("continued")
+
+    with ScriptedProvider(answer) as provider:
+        with served_api(home, workdir, provider) as api:
+            api.post("/runs", {"input": "hi"})
+            wait_until((workdir / "begun").exists, "the command runs")
+            api.stop()
+            wait_until(lambda: bool(api.reported), "the owner is informed")
+            api.stop()
+        # Here the thread of the turn outlives the server; otherwise the next one continues with the same record.
+        wait_until(lambda: len(provider.requests) == 2, "the model gets the result")
+        result = json.loads(provider.requests[1].messages[-1]["content"])
+    assert result["error"] == "The call was cancelled (Hermes was stopped)"
+    assert (result["outcome"], result["output"].strip()) == ("unknown", "begun")

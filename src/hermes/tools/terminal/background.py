@@ -171,6 +171,11 @@ class ProcessTable:
             processes = list(self._processes.values())
         return [process for process in processes if principal is None or process.principal == principal]
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the program ends: every process group is killed, or will be."""
+        return self._closed
+
     def close(self) -> None:
         """Kill every process group and stop every reader thread."""
         self._closed = True

@@ -20,6 +20,8 @@ from hermes.tools.terminal.output import BoundedOutput, shorten, strip_escapes
 
 #: The exit code ``timeout(1)`` uses.
 _TIMED_OUT = 124
+#: Of a command that was killed.
+_KILLED = 137
 
 #: An interrupt normally wakes the reader by killing the command; otherwise it is noticed after this time.
 _LOOK_EVERY = 0.25
@@ -113,6 +115,11 @@ def _run_in_foreground(
     code = (child.exit_code() or 0) if finished else _TIMED_OUT
     text = _presentable(output.text(), command, code, context)
     extra: dict[str, Any] = {"undone": [change.report for change in context.undone]} if context.undone else {}
+    if context.processes.is_closed and code == _KILLED:
+        # By this program, which ends before the turn has. The turn continues later, and must not take it for a failure
+        # of the command: what it did until then is not known.
+        output_so_far = {"output": text} if text else {}
+        return tool_error("The call was cancelled (Hermes was stopped)", outcome="unknown", **output_so_far)
     if not finished:
         text = f"{text}\n[Command timed out after {timeout:g} s and was stopped]".lstrip()
         return tool_result(output=text, exit_code=code, error=None, **extra)

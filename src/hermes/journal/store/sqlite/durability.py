@@ -47,9 +47,10 @@ class LogSync:
 
     def start(self) -> None:
         """Sync what is written on another thread; ``wait`` then waits for that."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="hermes-journal-sync", daemon=True)
-            self._thread.start()
+        if self._thread is None and not self._is_closed:
+            thread = threading.Thread(target=self._serve, name="hermes-journal-sync", daemon=True)
+            thread.start()
+            self._thread = thread  # only now: ``close`` on another thread would join one that has not started
         self._wanted.set()
 
     def close(self) -> None:
