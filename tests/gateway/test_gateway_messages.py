@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.gateway.adapter import SessionSource
+from hermes.gateway.adapter import MessageEvent, SessionSource
 from hermes.testing import RecordedRequest, ScriptedReply, by_step, failure, text, tool_call
 from support.gateway_rig import GatewayRig, SwitchedProvider
 from support.waiting import wait_for, wait_until
@@ -209,6 +209,18 @@ def test_a_failed_turn_is_reported_without_its_words_to_others(rig: GatewayRig, 
     assert "the secret reason" in client.ask("hello")
     told = client.ask("hello", "bob")
     assert told.startswith("That did not work (") and "secret" not in told
+
+
+def test_a_failure_of_a_message_without_a_person_names_where_it_came_from(
+    rig: GatewayRig, provider: SwitchedProvider
+) -> None:
+    provider.script = lambda _: failure(400, "the secret reason")
+    running, client = rig.start(), rig.client()
+    adapter = running.gateway.adapters["line"]
+    source = adapter.build_source(chat_id="build", chat_type="dm", user_id="build", user_name="webhook build")
+    running.on_loop(adapter.handle_message(MessageEvent("it failed", source=source, internal=True)))
+    [told] = client.hear(1, "build")
+    assert told.startswith("What webhook build sent could not be answered (") and "secret" not in told
 
 
 def test_limits_of_length_rate_and_waiting_messages(rig: GatewayRig, gate: Gate) -> None:

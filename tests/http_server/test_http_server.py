@@ -34,6 +34,10 @@ def test_a_home_has_one_server_of_a_kind(home: Path) -> None:
             second.__enter__()
     with single_instance(home, "gate", "gatekeeper"):
         pass
+    home.joinpath("file").touch()
+    unwritable = single_instance(home / "file" / "home", "gate", "gatekeeper")
+    with pytest.raises(HermesError, match=r"the home .*/file/home cannot be written: Not a directory; make it "):
+        unwritable.__enter__()
 
 
 @pytest.mark.parametrize(

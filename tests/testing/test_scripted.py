@@ -33,6 +33,7 @@ from hermes.testing import (
     tool_call,
     tool_calls,
 )
+from hermes.testing.scripted.server import main as run_scripted
 
 
 @pytest.fixture
@@ -362,3 +363,18 @@ def _open_files() -> int:
 def _address(provider: ScriptedProvider) -> tuple[str, int]:
     host, _, port = provider.base_url.removeprefix("http://").removesuffix("/v1").partition(":")
     return host, int(port)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(None, "No such file or directory"), ("[", "truncated"), ("[3]", "a scripted reply is a string or an object")],
+)
+def test_a_script_that_cannot_be_used_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, problem: str
+) -> None:
+    path = tmp_path / "script.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(SystemExit):
+        run_scripted(["--script", str(path)])
+    assert f"--script {path}: " in (said := capsys.readouterr().err) and problem in said

@@ -86,7 +86,8 @@ def _record(error: BaseException) -> str:
         home = hermes_home()
         setup_logging(home, redactor=_redactor())
         logging.getLogger("hermes").error("unexpected failure", exc_info=error)
-        return str(log_path(home))
+        path = log_path(home)
+        return str(path) if os.access(path, os.W_OK) else f"not logged: {path} cannot be written"
     except HermesError as second:
         return f"not logged: {second}"
 

@@ -17,8 +17,14 @@ def single_instance(home: Path, name: str, what: str) -> Generator[None]:
 
     The system releases it when the process dies. A second server would take up the running turns of the first one.
     """
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(home / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(home / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise HermesError(
+            f"the home {home} cannot be written: {error.strerror}; make it writable, or set HERMES_HOME to another "
+            f"folder"
+        ) from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

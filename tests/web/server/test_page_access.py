@@ -169,3 +169,9 @@ def test_a_document_is_whole_with_two_requests(page: Page) -> None:
     assert page.request("GET", f"{folder}/vendor/preact.js").text == 'export * from "../first.js";\n'
     assert page.request("GET", f"{folder}/session/view.js").status == 200
     assert page.request("GET", script.replace(folder.rpartition("/")[2], "0" * 12)).status == 404
+
+
+@pytest.mark.parametrize("url", ["nonsense", "ftp://agent.example.org", "https://", "http://[::1", "https://a b"])
+def test_a_public_url_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(HermesError, match="must be a URL such as"):
+        page_access("127.0.0.1", "", url)

@@ -100,6 +100,8 @@ def answer_text(work: ChatWork, result: TurnResult) -> str:
         return ""
     if result.status in ("completed", "incomplete"):
         return completed_text(result.answer, result.error if result.status == "incomplete" else None)
+    if work.event.internal:  # read by others than its sender, such as the route of a webhook
+        return f"What {work.sender.name} sent could not be answered ({result.error_type or 'error'}); see: hermes logs"
     if is_dead_letter(result):
         return "This message could not be answered and is not tried again. Please send it in other words."
     if work.sender.role == "owner":

@@ -272,7 +272,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--script", help="a JSON file: a list of replies, or an object from user text to replies")
     parser.add_argument("--by-step", action="store_true", help="pick from the list by the turn's step")
     options = parser.parse_args(arguments)
-    script = script_from_file(options.script, stepwise=options.by_step) if options.script else options.reply
+    try:
+        script = script_from_file(options.script, stepwise=options.by_step) if options.script else options.reply
+    except (OSError, ValueError, msgspec.MsgspecError) as error:
+        parser.error(f"--script {options.script}: {getattr(error, 'strerror', None) or error}")
     stop = threading.Event()
 
     def end(_number: int, _frame: object) -> None:

@@ -29,8 +29,18 @@ def page_access(host: str, token: str, public_url: str = "") -> PageAccess:
             f"{host} can be reached by other machines: set {TOKEN_VARIABLE} in .env to a long random text, "
             f"or listen on 127.0.0.1"
         )
+    if public_url and not _is_web_address(public_url):
+        raise HermesError(f"--public-url {public_url!r} must be a URL such as https://agent.example.org")
     named = [host, urlsplit(public_url).hostname or ""]
     return PageAccess(token, [name for name in named if name])
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not any(map(str.isspace, url))
 
 
 async def serve_page(
