@@ -64,7 +64,7 @@ _TICK_SECONDS = 1.0
 _IDLE_CHECK_SECONDS = 30.0
 #: Days that answered messages are kept, so that a delivery that is repeated is recognised.
 _KEEP_DAYS = 7
-_STOP_SECONDS = 10.0
+_STOP_SECONDS, _SECONDS_TO_ANSWER = 10.0, 1.0  # the second for services, whose clients wait, in any case
 #: Most answers to refused messages of one chat, so that a flood of messages makes no flood of notices.
 _NOTICES_PER_MINUTE = 3
 
@@ -184,6 +184,7 @@ class Gateway:
         for task in tasks:
             task.cancel()
         if tasks:
+            await asyncio.wait(tasks, timeout=_SECONDS_TO_ANSWER)
             await unless_at_once(stop, asyncio.wait(tasks, timeout=_STOP_SECONDS))
         self.status_changed()
         self._threads.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from starlette.responses import PlainTextResponse
 from hermes.dispatch.local import LocalDispatcher
 from hermes.errors import HermesError
 from hermes.gateway.api.serve import ApiService
+from hermes.gateway.gateway import Gateway as RealGateway
 from hermes.http_server.listen_address import ListenAddress
 from hermes.http_server.principals import Principals
-from hermes.testing import ScriptedProvider
+from hermes.http_server.stopping import StopEvent
+from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text
 from support.a2a_rig import UNUSED_TLS
 from support.configured import configured_host
 
@@ -53,3 +56,31 @@ def test_it_runs_beside_others_until_it_is_cancelled(home: Path, workdir: Path) 
                         await client.get(f"{service.url}/models")
 
         asyncio.run(main())
+
+
+def test_a_gateway_that_is_stopped_at_once_answers_its_clients(home: Path, workdir: Path) -> None:
+    gate, asked = threading.Event(), threading.Event()
+
+    def model(request: RecordedRequest) -> ScriptedReply:
+        asked.set()
+        return text("late", hold=gate)
+
+    with ScriptedProvider(model) as provider, configured_host(home, workdir, provider) as host:
+
+        async def main() -> httpx.Response:
+            with ApiService(host, ListenAddress(), Principals()) as service:
+                gateway, stop = RealGateway(host, [], services=[service]), StopEvent()
+                gateway.turn_entries.update(service.entries)
+                running = asyncio.create_task(gateway.run(stop))
+                async with httpx.AsyncClient(verify=UNUSED_TLS, base_url=service.url, timeout=60) as client:
+                    messages: list[dict[str, Any]] = [{"role": "user", "content": "hello"}]
+                    answer = asyncio.create_task(client.post("/chat/completions", json={"messages": messages}))
+                    await asyncio.to_thread(asked.wait, 60)
+                    stop.set()
+                    stop.set()
+                    await running
+                    return await answer
+
+        refused = asyncio.run(main())
+        gate.set()
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "server_stopped")
