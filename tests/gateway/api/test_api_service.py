@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -67,20 +68,21 @@ def test_a_gateway_that_is_stopped_at_once_answers_its_clients(home: Path, workd
 
     with ScriptedProvider(model) as provider, configured_host(home, workdir, provider) as host:
 
-        async def main() -> httpx.Response:
+        async def main(pool: ThreadPoolExecutor) -> Future[httpx.Response]:
             with ApiService(host, ListenAddress(), Principals()) as service:
                 gateway, stop = RealGateway(host, [], services=[service]), StopEvent()
                 gateway.turn_entries.update(service.entries)
                 running = asyncio.create_task(gateway.run(stop))
-                async with httpx.AsyncClient(verify=UNUSED_TLS, base_url=service.url, timeout=60) as client:
-                    messages: list[dict[str, Any]] = [{"role": "user", "content": "hello"}]
-                    answer = asyncio.create_task(client.post("/chat/completions", json={"messages": messages}))
-                    await asyncio.to_thread(asked.wait, 60)
-                    stop.set()
-                    stop.set()
-                    await running
-                    return await answer
+                document = {"messages": [{"role": "user", "content": "hello"}]}
+                url = f"{service.url}/chat/completions"
+                answer = pool.submit(httpx.post, url, json=document, verify=UNUSED_TLS, timeout=60)
+                await asyncio.to_thread(asked.wait, 60)
+                stop.set()
+                stop.set()
+                await running
+                return answer  # the loop ends now, as that of the process does
 
-        refused = asyncio.run(main())
+        with ThreadPoolExecutor() as pool:
+            refused = asyncio.run(main(pool)).result(60)
         gate.set()
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "server_stopped")
