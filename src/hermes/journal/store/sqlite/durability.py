@@ -28,6 +28,7 @@ class LogSync:
         self._failure: OSError | None = None
         self._wanted = threading.Event()
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
         self._is_closed = False
 
     def written(self) -> None:
@@ -47,15 +48,18 @@ class LogSync:
 
     def start(self) -> None:
         """Sync what is written on another thread; ``wait`` then waits for that."""
-        if self._thread is None and not self._is_closed:
-            thread = threading.Thread(target=self._serve, name="hermes-journal-sync", daemon=True)
-            thread.start()
-            self._thread = thread  # only now: ``close`` on another thread would join one that has not started
+        if self._thread is None:
+            with self._starting:
+                if self._thread is None and not self._is_closed:
+                    thread = threading.Thread(target=self._serve, name="hermes-journal-sync", daemon=True)
+                    thread.start()
+                    self._thread = thread
         self._wanted.set()
 
     def close(self) -> None:
         """Sync what is written and end the thread."""
-        self._is_closed = True
+        with self._starting:  # no thread is started afterwards, nor is one half started
+            self._is_closed = True
         self._wanted.set()
         if self._thread is not None:
             self._thread.join()
