@@ -613,7 +613,7 @@ def test_commands_of_enabled_plugins(home: Path, capsys: Output) -> None:
     assert main(["greet", "you"]) == 7
     assert capsys.readouterr().out == "Hello you.\n"
     assert main(["greet"]) == 2
-    assert "required: name. 'hermes greet --help'" in capsys.readouterr().err
+    assert "required: name. See 'hermes greet --help'" in capsys.readouterr().err
     assert main(["help", "greet"]) == 0
     assert "Greets somebody." in capsys.readouterr().out
     assert main(["later"]) == 0
