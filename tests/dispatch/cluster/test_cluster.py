@@ -187,7 +187,7 @@ def _operators_see(cluster: Cluster, worker: WorkerProcess) -> None:
     assert worker.process.wait(HANG) == 0
     wrong = run_hermes("workers", "evict", "nobody", home=cluster.rig.home, cwd=cluster.rig.cwd)
     assert wrong.returncode == 1
-    assert "there is no worker 'nobody'; those there are: none" in wrong.stderr
+    assert "there is no worker 'nobody'; there are none" in wrong.stderr
 
 
 def test_a_killed_and_a_frozen_worker_are_replaced(cluster: Cluster) -> None:
