@@ -7,12 +7,13 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, cast
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from hermes.errors import HermesError
+from hermes.http_server.event_loop import fastest_loop
 from hermes.http_server.slow_loris import RequestTimeoutProtocol
 from hermes.http_server.stopping import StopEvent, stop_on_signals
 
@@ -100,17 +101,8 @@ def run_until_signal(main: Callable[[StopEvent], Coroutine[Any, Any, None]]) -> 
         stop_on_signals(stop)
         await main(stop)
 
-    with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
+    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         runner.run(run())
-
-
-def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed."""
-    try:
-        import uvloop  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        return None
-    return cast("Any", uvloop).new_event_loop
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from hermes.gateway.gateway import Gateway
 from hermes.gateway.schedules import ScheduleService
 from hermes.gateway.status import write_status
 from hermes.host import Host, HostOptions
+from hermes.http_server.event_loop import fastest_loop
 from hermes.http_server.home_lock import single_instance
 from hermes.http_server.listen_address import ListenAddress
 from hermes.http_server.principals import API_KEY_VARIABLE, read_principals
@@ -76,7 +77,8 @@ def run_gateway(args: argparse.Namespace) -> int:
         if service is not None and page is not None:
             parts.append(f"page at {page.url(service.url.removesuffix('/v1'))}")
         try:
-            asyncio.run(_serve(gateway, f"Gateway: {', '.join(parts)}"))
+            with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+                runner.run(_serve(gateway, f"Gateway: {', '.join(parts)}"))
         finally:
             write_status(gateway, is_over=True)
     return 0
