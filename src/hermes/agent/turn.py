@@ -119,8 +119,8 @@ class Turn:
         """
         started = time.perf_counter()
         token = current_scope.set(self._scope)
-        level, word = (logging.INFO, "resumed") if self._journal.steps else (logging.DEBUG, "started")
-        log.log(level, "turn %d %s", self._journal.ordinal + 1, word)
+        level, beginning = (logging.INFO, "resumed") if self._journal.steps else (logging.DEBUG, "started")
+        log.log(level, "turn %d %s", self._journal.ordinal + 1, beginning)
         answer, error, error_type, reason, word = "", None, "", "", ""
         status: TurnStatus = "failed"
         try:
