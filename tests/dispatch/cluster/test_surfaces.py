@@ -14,7 +14,11 @@ import pytest
 import yaml
 
 from hermes.config import load_config
+from hermes.contract.events import TextDelta
 from hermes.dispatch.choose import missing_workers, surface_config
+from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
+from hermes.dispatch.cluster.live import notifications
+from hermes.journal.turns.lifecycle import cancel_queued
 from hermes.testing import ScriptedProvider
 from support import start_hermes
 from support.a2a_rig import UNUSED_TLS
@@ -152,3 +156,35 @@ def test_a_process_that_runs_turns_itself_waits_for_its_database(tmp_path: Path)
         "journal: {url: 'postgresql://nowhere/x', wait_seconds: 60}\nworker: {turns: here}\n"
     )
     assert surface_config(load_config(tmp_path).config).journal.wait_seconds == 60
+
+
+def test_the_last_events_of_a_turn_arrive_before_its_end(postgres_url: str, tmp_path: Path) -> None:
+    """The journal may say that a turn has ended while the notification with its last events is on its way."""
+    order: list[object] = []
+    with cluster_rig(tmp_path, postgres_url) as rig:
+        host = rig.host()
+        dispatcher = ClusterDispatcher(host)  # not started: the test is what calls it
+        receive, look = getattr(dispatcher, "_receive"), getattr(dispatcher, "_look")  # noqa: B009
+
+        def end_without_notification(message: str) -> str:
+            turn_id = dispatcher.submit(rig.request(message, message), listener=order.append).turn_id
+            assert cancel_queued(host.store, turn_id, "over")
+            dispatcher.watch(turn_id, lambda turn: order.append(turn.state))
+            assert order == []
+            return turn_id
+
+        turn_id = end_without_notification("on its way")
+        look(None)
+        for payload in notifications(turn_id, [TextDelta("the last words")], "ended"):
+            receive(payload)
+        assert order == [TextDelta("the last words"), "ended"]
+        order.clear()
+        end_without_notification("lost")
+        look(None)
+        assert order == []
+        look(None)
+        assert order == ["ended"]
+        # One that nothing was heard of is settled at once.
+        order.clear()
+        dispatcher.watch(turn_id, lambda turn: order.append(turn.state), listener=order.append)
+        assert order == ["ended"]

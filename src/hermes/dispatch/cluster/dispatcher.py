@@ -62,6 +62,8 @@ class ClusterDispatcher:
         self._execution = Execution(host, {})
         self._channel = f"hermes_follow_{os.urandom(8).hex()}"
         self._followed: dict[str, _FollowedTurn] = {}
+        #: The turns that the last look found settled. Their notification may be on its way, with their last events.
+        self._found_settled: set[str] = set()
         self._changed = threading.Condition()
         self._has_engine = False
         self._subscription = ChannelListener(
@@ -200,8 +202,9 @@ class ClusterDispatcher:
             followed.watchers.append(settled)
             if listener is not ignore_events:
                 followed.listeners.append(listener)
-            is_new = bool(followed.listeners) and not followed.is_live
-            followed.is_live = followed.is_live or is_new
+            was_live, before = followed.is_live, followed.now.state
+            is_new = bool(followed.listeners) and not was_live
+            followed.is_live = was_live or is_new
         if is_new:
             self._host.store.write(lambda connection: self._have_events_sent(connection, turn_id))
         try:
@@ -209,7 +212,8 @@ class ClusterDispatcher:
         except JournalError:
             self._forget(turn_id)
             raise
-        if now.state in ("ended", "suspended"):
+        # A turn whose events are sent here settles when the last of them was received, not when the journal says so.
+        if now.state in ("ended", "suspended") and (not was_live or now.state == before):
             self._settle(turn_id, now)
 
     def start(self) -> None:
@@ -301,10 +305,11 @@ class ClusterDispatcher:
             self._settle(message["turn"], self._recorded(message["turn"]))
 
     def _look(self, _connection: object) -> None:
-        """Find the ends of turns whose notification was lost."""
+        """Settle turns whose notification was lost: those that two looks in a row found settled."""
         with self._changed:
             waited = [turn_id for turn_id, followed in self._followed.items() if followed.watchers]
         if not waited:
+            self._found_settled.clear()
             return
         query = (
             "SELECT t.id FROM turns t JOIN submissions u ON u.turn_id = t.id "
@@ -313,7 +318,9 @@ class ClusterDispatcher:
         )
         with contextlib.suppress(JournalError):  # it is looked for again
             rows = self._host.store.read(lambda connection: connection.execute(query, tuple(waited)).fetchall())
-            for (turn_id,) in rows:
+            settled = {turn_id for (turn_id,) in rows}
+            missed, self._found_settled = settled & self._found_settled, settled
+            for turn_id in missed:
                 now = self._recorded(turn_id)
                 if now.state in ("ended", "suspended"):
                     self._settle(turn_id, now)
