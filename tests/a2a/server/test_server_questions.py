@@ -17,7 +17,10 @@ from google.protobuf import json_format, struct_pb2
 
 from hermes.a2a.server.task import ActiveTask
 from hermes.config import A2AConfig, PrincipalConfig
+from hermes.dispatch.local import LocalDispatcher
+from hermes.journal.questions import Questions
 from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
+from support import waiting
 from support.a2a_rig import (
     artifact_text,
     calling,
@@ -253,15 +256,27 @@ def test_an_answer_waits_for_the_job_that_asked() -> None:
     asyncio.run(run())
 
 
-def test_a_question_of_an_older_version_is_asked_again(home: Path, workdir: Path) -> None:
-    """It was not in the journal: the next server continues the turn, which asks again."""
+@pytest.mark.parametrize("is_fast", [False, True])
+def test_a_question_of_an_older_version_is_asked_again(
+    home: Path, workdir: Path, is_fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not in the journal: the next server continues the turn, which asks again.
+
+    ``is_fast``: the turn has asked before the server looks at the task.
+    """
+    start = LocalDispatcher.start
+
+    def start_and_wait(dispatcher: LocalDispatcher) -> None:
+        start(dispatcher)
+        questions = Questions(getattr(dispatcher, "_host").store)  # noqa: B009
+        waiting.wait_until(questions.pending, "the question")
 
     async def ask() -> Task:
         async with calling(agent, streaming=False) as client:
             return await send(client, said("go"))
 
     async def answer() -> None:
-        async with calling(agent, streaming=False) as client:
+        async with asyncio.timeout(waiting.HANG), calling(agent, streaming=False) as client:
             while True:
                 again = await client.get_task(GetTaskRequest(id=task.id))
                 if again.status.state == TaskState.TASK_STATE_INPUT_REQUIRED and asked(again) != asked(task):
@@ -274,6 +289,8 @@ def test_a_question_of_an_older_version_is_asked_again(home: Path, workdir: Path
         with served(home, workdir, provider, toolsets=TOOLS) as agent:
             task = asyncio.run(ask())
         make_older(home, "DELETE FROM questions")
+        if is_fast:
+            monkeypatch.setattr(LocalDispatcher, "start", start_and_wait)
         with served(home, workdir, provider, toolsets=TOOLS) as agent:
             asyncio.run(answer())
         assert responses(provider) == ["blue"]

@@ -295,7 +295,7 @@ class A2ARequestHandler(RequestHandler):
     async def recover(self, known: Task, context: ServerCallContext) -> bool:
         """Continue a task that the last server left. False for one that waits for its caller as before."""
         task = self._activate(known, context)
-        if task.is_waiting and not await self._runner.is_answered(task):
+        if task.is_waiting and await self._runner.waits_as_before(task):
             self._drop_if_unused(task)
             return False
         self._run(task, self._runner.recover(task, await self._references(task.task.history[0], context)), context)

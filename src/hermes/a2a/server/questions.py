@@ -40,6 +40,13 @@ def prompt_message(updater: TaskUpdater, question: QuestionRow, redactor: Redact
     return updater.new_agent_message([Part(text=note + text), Part(data=data)])
 
 
+def shown_question_id(prompt: Message) -> str:
+    """The id of the question that a prompt shows; empty when it shows none."""
+    documents = [cast("dict[str, Any]", document) for document in _data(prompt) if isinstance(document, dict)]
+    found = (document.get(name) for document in documents for name in ("question_id", "approval_id"))
+    return next((str(value) for value in found if value), "")
+
+
 def _approval_prompt(question: QuestionRow, redactor: Redactor) -> tuple[str, dict[str, Any]]:
     summary = abridged(escape_hidden(redactor.redact(question.subject)), _MAX_SUMMARY_CHARS)
     reason = redactor.redact(question.description)

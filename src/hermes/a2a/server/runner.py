@@ -14,7 +14,14 @@ from a2a.types import Message, Part, Role, Task, TaskState
 from hermes.a2a.server.artifacts import ArtifactStream
 from hermes.a2a.server.content import JSON, JSON_ONLY, UnusableMessage, content_of, data_part, written_files
 from hermes.a2a.server.entry import SURFACE, task_extra
-from hermes.a2a.server.questions import NO_ANSWER, WAITS_FOR_OWNER, prompt_message, read_answer, timeout_answer
+from hermes.a2a.server.questions import (
+    NO_ANSWER,
+    WAITS_FOR_OWNER,
+    prompt_message,
+    read_answer,
+    shown_question_id,
+    timeout_answer,
+)
 from hermes.a2a.server.store.contexts import TASK_ENDED, ContextSessions
 from hermes.a2a.server.store.tasks import SqliteTaskStore
 from hermes.a2a.server.store.turns import adopt_turns, open_turns
@@ -114,11 +121,16 @@ class TurnRunner:
 
     # -- what the last server left ------------------------------------------------------------------------------
 
-    async def is_answered(self, task: ActiveTask) -> bool:
-        """Whether a task that waits for its caller has the answer: in the journal, or as its last message."""
+    async def waits_as_before(self, task: ActiveTask) -> bool:
+        """Whether a task still waits for the answer to the question that it shows.
+
+        Not when the answer is there, in the journal or as its last message. Its turn may have continued by now, and
+        then it has asked another question.
+        """
         session_id = await self._contexts.session_id(task.context)
         pending = await self._host.workers.run(partial(self._open_questions, session_id or "", SURFACE))
-        return not pending or _undelivered(task) is not None
+        shown = shown_question_id(task.task.status.message)
+        return _undelivered(task) is None and any(question.id == shown for question in pending)
 
     async def recover(self, task: ActiveTask, related: list[Task]) -> None:
         """Finish a task of the last server: follow its turn, or start it when it was never accepted."""
