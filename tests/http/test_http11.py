@@ -160,3 +160,18 @@ def test_compressed_content_in_several_members_is_read_to_its_end(size: int) -> 
         decoded("gzip", both[:-1], size)
     with pytest.raises(BadBody, match="broken compression"):
         decoded("gzip", both + b"something else", size)
+
+
+def test_chunks_that_arrived_whole_are_one_piece() -> None:
+    http = asked()
+    http.receive(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n3;x=y\r\ntwo\r\nA\r\n")
+    assert isinstance(http.next(), Head)
+    assert [http.next(), http.next(), http.next()] == [b"one", b"two", "more"]
+    http.receive(b"three four\r\n4\r\nfive\r\n3\r\nsix")
+    assert [http.next(), http.next()] == [b"three four", b"five"]
+    assert [http.next(), http.next()] == [b"six", "more"]
+    http.receive(b"\r\n1\r\n7\r\n1\r\n8\r\n3\r\nnine\r\n0\r\n\r\n")
+    # What came before a chunk that is longer than it says is given out first.
+    assert [http.next(), http.next()] == [b"78", b"nin"]
+    with pytest.raises(NotHttp, match="longer than it says"):
+        http.next()

@@ -34,6 +34,8 @@ _STATUS_LINE = re.compile(rb"HTTP/([0-9]\.[0-9]) ([0-9]{3})(?: [^\x00\n\r\f\v]*)
 _HEADER_LINE = re.compile(rf"({_TOKEN}):[ \t]*+({_VALUE})[ \t]*".encode())
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,20})(?:;[^\n]*+(?<=\r)|[ \t]*+\r)\n")
+#: The same of a chunk that is not the last one, in the form in which almost all servers write it.
+_USUAL_CHUNK_LINE = re.compile(rb"([1-9A-Fa-f][0-9A-Fa-f]{0,6})\r\n")
 _LENGTH = re.compile(rb"[0-9]{1,20}")
 #: Headers by which a server finds the end of a request, and whom it is for: a second one is how requests are smuggled.
 _OWN_HEADERS = ("host", "content-length", "transfer-encoding")
@@ -70,20 +72,24 @@ class HttpConnection:
     def send_request(self, method: str, target: str, headers: list[tuple[str, str]], body: bytes) -> list[bytes]:
         """The bytes of a request, in the pieces that they are to be sent in."""
         is_sendable = _NAME.fullmatch(method) and _TARGET.fullmatch(target)
-        lines = [f"{method} {target} HTTP/1.1\r\n"]
+        head = f"{method} {target} HTTP/1.1\r\n"
+        own: list[tuple[str, str]] = []
+        may_keep = True
         for name, value in headers:
             is_sendable = is_sendable and _NAME.fullmatch(name) and _SENT_VALUE.fullmatch(value)
-            lines.append(f"{name}: {value}\r\n")
-        lines.append("\r\n")
-        head = "".join(lines)
+            head += f"{name}: {value}\r\n"
+            lowered = name.lower()
+            if lowered in _OWN_HEADERS:
+                own.append((lowered, value))
+            elif lowered == "connection" and _says_close(value):
+                may_keep = False
+        head += "\r\n"
         if not (is_sendable and head.isascii()):
             raise UnsendableHeader
-        own = [(name.lower(), value) for name, value in headers if name.lower() in _OWN_HEADERS]
         lengths = [value for name, value in own if name == "content-length"]
         if len({name for name, _ in own} - {"transfer-encoding"}) < len(own) or lengths not in ([], [str(len(body))]):
             raise UnsendableHeader(f"{', '.join(_OWN_HEADERS[:-1])} and {_OWN_HEADERS[-1]} are set by the client")
-        self._method, self._state = method, "head"
-        self._may_keep = not any(name.lower() == "connection" and _says_close(value) for name, value in headers)
+        self._method, self._state, self._may_keep = method, "head", may_keep
         # One piece is one packet; a long body is not worth copying for that.
         return [head.encode() + body] if len(body) < 65536 else [head.encode(), body]
 
@@ -113,6 +119,9 @@ class HttpConnection:
         if self._state == "chunk end":
             self._end_chunk()
         if self._state == "chunk line":
+            whole = self._whole_chunks()
+            if whole:
+                return whole
             self._begin_chunk()
         if self._state in ("length", "chunk", "until closed"):
             piece = self._piece()
@@ -207,6 +216,23 @@ class HttpConnection:
         if not self._left:
             self._state = "done" if self._state == "length" else "chunk end"
         return piece
+
+    def _whole_chunks(self) -> bytes:
+        """The chunks that have arrived whole, in one piece: a streamed answer has a chunk for each of its words.
+
+        Everything else, such as the end of the body or what is no chunk, is left to be read with care.
+        """
+        data, at = self._data, self._at
+        pieces: list[bytes] = []
+        while (line := _USUAL_CHUNK_LINE.match(data, at)) is not None:
+            start = line.end()
+            stop = start + int(line[1], 16)
+            if data[stop : stop + 2] != b"\r\n":
+                break
+            pieces.append(data[start:stop])
+            at = stop + 2
+        self._at = at
+        return b"".join(pieces)
 
     def _begin_chunk(self) -> None:
         line = _CHUNK_LINE.match(self._data, self._at)

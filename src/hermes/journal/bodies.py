@@ -143,9 +143,8 @@ def body_digest(stored: str) -> str:
     """The SHA-256 of a stored body. Where a digest replaces the body, it is that one."""
     from hashlib import sha256
 
-    for mark in (_REFERENCE, _REDACTED):
-        if stored.startswith(mark):
-            return stored[len(mark) : -2]
+    if stored.startswith((_REFERENCE, _REDACTED)):
+        return stored[stored.index(":") + 2 : -2]
     return sha256(stored.encode()).hexdigest()
 
 

@@ -72,7 +72,7 @@ class KnownSecrets:
                 reduced = reduce_text(text)
                 forms.setdefault(reduced, _Form(text, reduced, name))
         self._forms = list(forms.values())
-        self._short = [form for form in self._forms if len(form.reduced) < _SAMPLED_FROM]
+        self._short = {form.reduced: form for form in self._forms if len(form.reduced) < _SAMPLED_FROM}
         self._grams: dict[int, list[_Form]] = {}
         for form in self._forms:
             for gram in _grams(form.reduced) if len(form.reduced) >= _SAMPLED_FROM else ():
@@ -88,22 +88,20 @@ class KnownSecrets:
         """The places of secrets in the text. They may overlap."""
         if len(text) < self._shortest:
             return []
-        spans = [span for form in self._candidates(text) for span in self._matches(form, text)]
+        spans: list[KnownSpan] = []
         for exact, name in self._exact.items():
             start = text.find(exact)
             while start >= 0:
                 spans.append(KnownSpan(start, start + len(exact), name))
                 start = text.find(exact, start + len(exact))
+        for form in self._candidates(reduce_text(text)):
+            spans += self._matches(form, text)
         return spans
 
-    def _candidates(self, text: str) -> Iterable[_Form]:
-        """The forms that the text may contain."""
-        if len(text) < _GRAM:
-            return ()
-        data = reduce_text(text)
-        found = {form.reduced: form for form in self._short if data.find(form.reduced) >= 0}
-        data += b" " * (-len(data) % _GRAM)
-        samples = memoryview(data).cast("Q")[::2]
+    def _candidates(self, reduced: bytes) -> Iterable[_Form]:
+        """The forms that a text may contain."""
+        found = {short: form for short, form in self._short.items() if reduced.find(short) >= 0}
+        samples = memoryview(reduced + b" " * (-len(reduced) % _GRAM)).cast("Q")[::2]
         if not self._all_grams.isdisjoint(samples):
             for gram in self._all_grams.intersection(samples):
                 found.update((form.reduced, form) for form in self._grams[gram])

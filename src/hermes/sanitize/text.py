@@ -100,7 +100,15 @@ class Redactor:
             text = msgspec.json.encode(value).decode()
         except (TypeError, ValueError, RecursionError):
             return value  # the record of it fails, or repairs it, by itself
-        return self._masked_copy(msgspec.json.decode(text)) if self._known(text) else value
+        return self.masked_copy(text) if self.holds_known(text) else value
+
+    def holds_known(self, text: str) -> bool:
+        """Whether a registered secret is in the text, or inside a string of it when it is JSON."""
+        return bool(self._registered.find(text))
+
+    def masked_copy(self, text: str) -> Any:
+        """The data of a JSON text without registered secrets."""
+        return self._masked_copy(msgspec.json.decode(text))
 
     def _masked_copy(self, value: Any) -> Any:
         if isinstance(value, str):

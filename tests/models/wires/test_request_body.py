@@ -40,7 +40,7 @@ def test_a_conversation_that_grows_and_one_that_is_cut(
         assert bodies.encode({"messages": messages}) == encode({"messages": messages})
 
 
-def test_a_message_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_is_encoded_once_after_the_first_body(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[Any] = []
 
     def note(value: Any) -> bytes:
@@ -48,8 +48,11 @@ def test_a_message_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return msgspec.json.Encoder().encode(value)
 
     bodies, messages = BodyEncoder(), [{"role": "user", "content": "one"}]
-    bodies.encode({"model": "m", "messages": messages})
     monkeypatch.setattr(request_body.msgspec.json, "encode", note)
+    bodies.encode({"model": "m", "messages": messages})
+    assert encoded == [{"model": "m", "messages": messages}]  # as a whole: there may be no other
+    bodies.encode({"model": "m", "messages": messages})
+    encoded.clear()
     two = {"role": "assistant", "content": "two"}
     assert bodies.encode({"model": "m", "messages": [*messages, two]}).endswith(b'"two"}]}')
     assert encoded == [{"model": "m", "messages": []}, two]

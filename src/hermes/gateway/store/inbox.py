@@ -282,8 +282,9 @@ def encode_event(event: MessageEvent) -> str:
     if event.source is not None:
         document["source"] = event.source.to_dict()
     document["timestamp"] = event.timestamp.isoformat()
+    own = vars(event)
     for name, usual in _usual_fields(type(event)):
-        value = getattr(event, name)
+        value = own[name] if name in own else getattr(event, name)
         if value != usual and name not in document:
             document[name] = _plain(value)
     return clean_text(msgspec.json.encode(document).decode())

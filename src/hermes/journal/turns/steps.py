@@ -74,7 +74,7 @@ SIDE_KEY, PLUGIN_KEY = "side:", "plugin:"
 #: Leaves those out of a query.
 NOT_ASIDE = f"key NOT LIKE '{SIDE_KEY}%' AND key NOT LIKE '{PLUGIN_KEY}%'"
 
-_MODEL_CALL_FIELDS = tuple(name for name in ModelCallRow.__struct_fields__ if name != "content")
+*_MODEL_CALL_FIELDS, _ = ModelCallRow.__struct_fields__  # all but the content, which is the last one
 _INSERT = (
     f"INSERT INTO {{table}} (session_id, turn_id, content, {', '.join(_MODEL_CALL_FIELDS)}) "
     f"VALUES (?, ?, ?{', ?' * len(_MODEL_CALL_FIELDS)})"
@@ -132,7 +132,9 @@ class _Pending:
 
     def log(self) -> None:
         for logger, text, values in self.lines:
-            logger.info(text, *values)
+            if logger.isEnabledFor(logging.INFO):
+                # Not ``logger.info``, which looks up who has called it: that would be this line.
+                logger.handle(logger.makeRecord(logger.name, logging.INFO, __file__, 0, text, values, None))
 
 
 class TurnJournal:
@@ -187,8 +189,8 @@ class TurnJournal:
     def event(self, kind: str, key: str, body: object, shared: Fields = NO_FIELDS) -> None:
         """Append an event. ``shared`` are further fields, stored once for all events in which they are the same."""
         self._make_late_steps()
-        body = self._masked(body)
-        self._add_event(kind, key, None, body, shared, self._store.clock())
+        texts = {name: to_json(value) for name, value in shared.items()}
+        self._add_event(kind, key, None, self._masked(body)[1], texts, self._store.clock())
 
     def step(self, key: str, state: StepState, effect: str, body: object, shared: Fields = NO_FIELDS) -> None:
         """Record a step, which a replay finds by its key. ``shared`` are further fields, as for an event."""
@@ -230,18 +232,23 @@ class TurnJournal:
                         self._late_steps[:0] = late
 
     def _record_step(self, key: str, state: StepState, effect: str, body: object, shared: Fields, at: float) -> None:
-        if not key.startswith("tool:"):  # the record of a tool is masked where it is made
-            body = self._masked(body)
+        # The record of a tool is masked where it is made.
+        encoded = _as_it_is if key.startswith("tool:") else self._masked
+        body, text = encoded(body)
+        texts: dict[str, str] = {}
+        if shared:
             # One by one: most of them were searched before.
-            shared = {name: self._masked(value) for name, value in shared.items()} if shared else shared
-        self._add_event(f"step_{state}", key, effect, body, shared, at)
-        self.steps[key] = Step(state, {**cast("Fields", body), **shared} if shared else body)
+            fields = {name: encoded(value) for name, value in shared.items()}
+            body = {**cast("Fields", body), **{name: value for name, (value, _) in fields.items()}}
+            texts = {name: text for name, (_, text) in fields.items()}
+        self._add_event(f"step_{state}", key, effect, text, texts, at)
+        self.steps[key] = Step(state, body)
 
     def message(self, step: int, position: int, message: Message) -> None:
         """Put a message at its place in the conversation, replacing a provisional one."""
-        if message["role"] != "tool":  # the message of a tool is masked where it is made
-            message = self._masked(message)
-        row = (step, position, message["role"], to_json(message), (step, position) in self.messages)
+        # The message of a tool is masked where it is made.
+        message, text = (_as_it_is if message["role"] == "tool" else self._masked)(message)
+        row = (step, position, message["role"], text, (step, position) in self.messages)
         with self._pending_lock:
             self._pending.messages.append(row)
         self.messages[step, position] = message
@@ -255,7 +262,8 @@ class TurnJournal:
         self, state: TurnState, *, answer: str | None = None, error: str | None = None, error_type: str = ""
     ) -> None:
         """Record how the turn ended; ``error_type`` is the class of its failure."""
-        answer, error = self._masked(answer), self._masked(error)
+        if self.redactor is not None:
+            answer, error = answer and self.redactor.mask_known(answer), error and self.redactor.mask_known(error)
         self.state, self.answer, self.error = state, answer, error
         values = (answer and clean_text(answer), error and clean_text(error), self.id)
 
@@ -277,12 +285,18 @@ class TurnJournal:
         with self._pending_lock:
             self._pending.lines.append((logger, text, values))
 
-    def _masked(self, value: _Recorded) -> _Recorded:
-        return value if self.redactor is None else self.redactor.mask_data(value)
+    def _masked(self, value: _Recorded) -> tuple[_Recorded, str]:
+        """The value without secrets, and its JSON text, which is what is searched for them."""
+        text = to_json(value)
+        if self.redactor is None or not self.redactor.holds_known(text):
+            return value, text
+        value = self.redactor.masked_copy(text)
+        return value, to_json(value)
 
-    def _add_event(self, kind: str, key: str, effect: str | None, body: object, shared: Fields, at: float) -> None:
-        texts = {name: to_json(value) for name, value in shared.items()}
-        row = NewEvent(kind, key, effect, to_json(body), at, texts)
+    def _add_event(
+        self, kind: str, key: str, effect: str | None, body: str, shared: Mapping[str, str], at: float
+    ) -> None:
+        row = NewEvent(kind, key, effect, body, at, shared)
         with self._pending_lock:
             self._pending.events.append(row)
 
@@ -396,6 +410,10 @@ def record_plugin_calls(store: Store, calls: Sequence[tuple[str, str, ModelCallR
     store.write(write)
 
 
+def _as_it_is(value: _Recorded) -> tuple[_Recorded, str]:
+    return value, to_json(value)
+
+
 def _is_stored(connection: JournalConnection, session_id: str) -> bool:
     return connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is not None
 
@@ -406,6 +424,6 @@ def _insert_model_call(connection: JournalConnection, session_id: str, turn_id: 
 
 
 def _values(session_id: str, turn_id: str, row: ModelCallRow, content: str | None) -> tuple[object, ...]:
-    values = (getattr(row, name) for name in _MODEL_CALL_FIELDS)
-    texts = (clean_text(value) if isinstance(value, str) else value for value in values)
+    *values, _ = msgspec.structs.astuple(row)
+    texts = [clean_text(value) if isinstance(value, str) else value for value in values]
     return (session_id, turn_id, content, *texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import add
 from typing import Any, cast
 
 import msgspec
@@ -40,7 +41,7 @@ class Usage(msgspec.Struct):
         return {**self._counts(), "cost_usd": self.cost_usd}
 
     def _counts(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in TOKEN_COUNTS}
+        return dict(zip(TOKEN_COUNTS, msgspec.structs.astuple(self), strict=False))
 
     def as_response_usage(self) -> dict[str, Any]:
         """The ``usage`` object of a chat completion; ``usage_from`` reads it back unchanged."""
@@ -61,8 +62,9 @@ class Usage(msgspec.Struct):
     def __add__(self, other: Usage) -> Usage:
         """The sum of two calls. A cost that is unknown in one of them counts only what is known."""
         known = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        counts = slice(len(TOKEN_COUNTS))
         return Usage(
-            *(getattr(self, name) + getattr(other, name) for name in TOKEN_COUNTS),
+            *map(add, msgspec.structs.astuple(self)[counts], msgspec.structs.astuple(other)[counts]),
             cost_usd=sum(known) if known else None,
             request_count=self.request_count + other.request_count,
         )

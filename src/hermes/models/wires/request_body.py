@@ -17,13 +17,14 @@ CONVERSATIONS = ("messages", "input")
 class BodyEncoder:
     """Encodes the request bodies of one turn: what a body begins with like the one before it is copied from there.
 
-    Messages are compared with those of the last body. One that was changed in place looks the same, so requests that
-    plugins were given need an encoder each.
+    The first body is encoded as a whole, because many turns have no other. Messages are compared with those of the
+    last body. One that was changed in place looks the same, so requests that plugins were given need an encoder each.
     """
 
-    __slots__ = ("_body", "_ends", "_items", "_start")
+    __slots__ = ("_body", "_ends", "_has_begun", "_items", "_start")
 
     def __init__(self) -> None:
+        self._has_begun = False
         #: The last body, its messages, where their text starts in it, and where each of them ends.
         self._body = b""
         self._items: list[Any] = []
@@ -34,7 +35,8 @@ class BodyEncoder:
         """The body as JSON. Raises what ``msgspec`` raises for data that cannot be written."""
         name = next(reversed(body), "")
         items: Any = body.get(name)
-        if name not in CONVERSATIONS or not isinstance(items, list) or not items:
+        if not self._has_begun or name not in CONVERSATIONS or not isinstance(items, list) or not items:
+            self._has_begun = True
             return encode(body)
         try:
             return self._encode(msgspec.json.encode({**body, name: []}), cast("list[Any]", items))

@@ -24,17 +24,13 @@ class EventSplitter:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take the next bytes; returns the data of every event they complete."""
-        end = len(data) - 2
-        if (  # exactly one whole event and nothing open: the usual case, at a third of the cost
-            data.find(b"\n") == end
-            and data.startswith(b"data: ")
-            and data.endswith(b"\n")
-            and b"\r" not in data
-            and end < MAX_EVENT_BYTES
-            and not (self._line or self._data or self._after_cr)
-        ):
-            self._at_start = False
-            return [data[6:end]]
+        if data.endswith(b"\n\n") and not (self._line or self._data or self._after_cr) and b"\r" not in data:
+            # Whole events of one line each: the usual case, at a fraction of the cost.
+            events = data[6:-2].split(b"\n\ndata: ")
+            is_usual = data.startswith(b"data: ") and data.count(b"\n") == 2 * len(events)
+            if is_usual and len(data) < MAX_EVENT_BYTES:
+                self._at_start = False
+                return events
         return self._feed(data)
 
     def _feed(self, data: bytes) -> list[bytes]:

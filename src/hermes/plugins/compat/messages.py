@@ -116,9 +116,9 @@ class SessionSource:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields that are set."""
-        found = {name: getattr(self, name) for name in _field_names(type(self))}
-        found["platform"] = self.platform.value
-        return {name: value for name, value in found.items() if value not in (None, False)}
+        known = _field_names(type(self))
+        found = {name: value for name, value in vars(self).items() if name in known and value not in (None, False)}
+        return {**found, "platform": self.platform.value}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> SessionSource:
@@ -127,8 +127,8 @@ class SessionSource:
 
 
 @cache
-def _field_names(kind: type[SessionSource]) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(kind))
+def _field_names(kind: type[SessionSource]) -> frozenset[str]:
+    return frozenset(one.name for one in fields(kind))
 
 
 def build_session_key(
