@@ -39,12 +39,20 @@ def event(said: str, number: int) -> MessageEvent:
     return MessageEvent(said, source=source, message_id=f"e{number}")
 
 
-def test_no_turn_needs_a_transaction_of_its_own(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = count_submits(rig.start(), monkeypatch)
+def test_no_turn_needs_a_transaction_of_its_own(
+    rig: GatewayRig, provider: SwitchedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold, answer = threading.Event(), provider.script
+    provider.script = lambda request: text(f"Answer to {request.last_user_text}", hold=hold)
+    running = rig.start()
+    alone = count_submits(running, monkeypatch)
     client = rig.client()
     for number in range(5):
-        client.say(f"say {number}")
+        client.accepted(client.say(f"say {number}"))
+    hold.set()
     assert client.hear(5) == [f"Answer to say {number}" for number in range(5)]
+    provider.script = answer
+    wait_until(lambda: not vars(running.gateway)["_chats"], "the end of the chat's work")
     assert client.ask("and now?") == "Answer to and now?"
     assert alone == []
 

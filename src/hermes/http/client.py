@@ -204,15 +204,13 @@ class ResponseStream:
         return self._pieces()
 
     def _pieces(self) -> Generator[bytes]:
-        from hermes.http.http11 import BodyDecoder
-
         connection = self._connection
         if connection is None:
             return
         try:
-            decoder = BodyDecoder(self.headers.get("content-encoding", "").strip().lower(), self._max_bytes)
-            decode = decoder.decode
             http, stream = connection.http, connection.stream
+            decoder = http.decoder(self.headers.get("content-encoding", "").strip().lower(), self._max_bytes)
+            decode = decoder.decode
             while True:
                 part = http.next()
                 if isinstance(part, bytes):

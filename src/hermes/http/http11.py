@@ -140,6 +140,11 @@ class HttpConnection:
             return "end"
         return "more"
 
+    @staticmethod
+    def decoder(encoding: str, limit: int) -> BodyDecoder:
+        """What undoes the ``Content-Encoding`` of a body, of at most so many bytes."""
+        return BodyDecoder(encoding, limit)
+
     def start_next(self) -> bool:
         """Get ready for the next request; false when this connection cannot take one."""
         # The end of the connection is not announced by a header where it is the end of a body, and bytes after the end

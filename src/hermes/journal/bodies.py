@@ -73,9 +73,9 @@ def put_blob(connection: JournalConnection, text: str, session_id: str = "") -> 
 
 
 def _digest(text: str) -> str:
-    from hashlib import sha256  # loads OpenSSL, which only a turn needs
+    import hashlib  # loads OpenSSL, which only a turn needs
 
-    return sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _put_used(connection: JournalConnection, session_id: str, blobs: list[tuple[str, str]]) -> None:
@@ -141,11 +141,9 @@ def _blob(connection: JournalConnection, digest: str) -> str:
 
 def body_digest(stored: str) -> str:
     """The SHA-256 of a stored body. Where a digest replaces the body, it is that one."""
-    from hashlib import sha256
-
     if stored.startswith((_REFERENCE, _REDACTED)):
         return stored[stored.index(":") + 2 : -2]
-    return sha256(stored.encode()).hexdigest()
+    return _digest(stored)
 
 
 def blobs_of(connection: JournalConnection, stored: str) -> list[str]:

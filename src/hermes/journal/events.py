@@ -68,9 +68,9 @@ def next_link(
     epoch: int | None,
 ) -> bytes:
     """The chain of an event, given that of the event before it."""
-    from hashlib import sha256
+    import hashlib  # not ``from hashlib``, which costs more than the digest when it is repeated
 
-    return sha256(previous + _encode((seq, turn_id, kind, key, effect, digest, at, epoch))).digest()
+    return hashlib.sha256(previous + _encode((seq, turn_id, kind, key, effect, digest, at, epoch))).digest()
 
 
 def chain_events(connection: JournalConnection, session_id: str) -> None:

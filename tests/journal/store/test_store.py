@@ -6,9 +6,11 @@ import fcntl
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +21,8 @@ from hermes.journal.store.port import Store
 from hermes.journal.store.sqlite import database
 from hermes.journal.store.sqlite import store as store_module
 from hermes.journal.store.sqlite.store import SqliteStore
-from journal.kit import StoreFactory, insert_session, one_batch, rows, session_ids
+from journal.kit import Caller, StoreFactory, insert_session, one_batch, rows, session_ids
+from support.waiting import wait_until
 
 Work = Callable[[JournalConnection], Any]
 
@@ -47,16 +50,52 @@ def test_a_write_returns_its_result_once_others_can_see_it(store: Store, journal
     assert store.read(lambda connection: connection.execute("SELECT id FROM sessions").fetchall()) == [("a",)]
 
 
-def test_writes_that_wait_are_committed_together(store: Store, journal_path: Path) -> None:
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many writes each transaction has."""
+    sizes: list[int] = []
+    run: Callable[..., None] = vars(store_module)["_run_in_transaction"]
+
+    def record(connection: sqlite3.Connection, batch: list[Any], path: Path) -> None:
+        sizes.append(len(batch))
+        run(connection, batch, path)
+
+    monkeypatch.setattr(store_module, "_run_in_transaction", record)
+    return sizes
+
+
+def test_writes_that_wait_are_committed_together(store: Store, journal_path: Path, groups: list[int]) -> None:
     names = [f"s{number:02}" for number in range(12)]
     store.write(add("first"))
-    before = vars(store)["_commits"]
     with one_batch(store, *map(add, names)) as callers:
         pass
     assert [caller.result for caller in callers] == names
     assert session_ids(journal_path) == ["first", *names]
     # The write that held the others up, and one for all of them.
-    assert vars(store)["_commits"] - before == 2
+    assert groups == [1, 1, 12]
+
+
+def test_while_several_threads_write_a_transaction_waits_for_more_of_them(
+    store: Store, journal_path: Path, groups: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = Caller(store, add("d"))
+
+    def join_meanwhile(_seconds: float) -> None:
+        monkeypatch.setattr(store_module.time, "sleep", waits.append)
+        late.start()
+        wait_until(lambda: len(vars(store)["_waiting"]) == 2, "the writer has queued up")
+
+    waits: list[float] = []
+    with one_batch(store, add("a"), add("b")):
+        monkeypatch.setattr(store_module, "time", SimpleNamespace(sleep=join_meanwhile, monotonic=time.monotonic))
+    store.write(add("c"))
+    late.join(60)
+    assert session_ids(journal_path) == ["a", "b", "c", "d"]
+    assert groups == [1, 2, 2]
+    # One that has written alone does not have the next one wait.
+    for name in ("e", "f"):
+        store.write(add(name))
+    assert groups == [1, 2, 2, 1, 1] and len(waits) == 1
 
 
 def test_no_result_comes_back_before_the_commit(store: Store, journal_path: Path) -> None:

@@ -112,8 +112,8 @@ _NOT_SEEN = "[An image, which you cannot see.]"
 
 def _images(messages: Iterable[Message]) -> dict[str, Message]:
     """The images of messages by their digest."""
-    contents = (message.get("content") for message in messages)
-    lists = (cast("list[Message]", content) for content in contents if isinstance(content, list))
+    contents: list[Any] = [message.get("content") for message in messages]
+    lists: list[list[Message]] = [content for content in contents if type(content) is list]
     return {_digest(part): part for parts in lists for part in parts if part.get("type") == "image_url"}
 
 

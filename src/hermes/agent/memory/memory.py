@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -85,7 +86,7 @@ class Memory:
 
     def prompt_block(self) -> str:
         """The notes for the system prompt; empty when there are none."""
-        blocks = [self._block(target) for target in self.targets if self._paths[target].exists()]
+        blocks = [self._block(target) for target in self.targets if os.access(self._paths[target], os.F_OK)]
         blocks = [block for block in blocks if block]
         return "\n\n".join((f"# Notes\n{_INTRODUCTION}", *blocks)) if blocks else ""
 

@@ -53,9 +53,9 @@ class DigestingWire:
     def sha256(self) -> str:
         """The digest; empty before the first request."""
         if self._body is not None:
-            from hashlib import sha256  # loads OpenSSL, which only a turn needs
+            import hashlib  # loads OpenSSL, which only a turn needs
 
-            self._sha256, self._body = sha256(self._body).hexdigest(), None
+            self._sha256, self._body = hashlib.sha256(self._body).hexdigest(), None
         return self._sha256
 
     def http_request(

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CHECKPOINT_EVERY_COMMITS = 1_000
+#: Commit delay: how many seconds a transaction waits for others to join it, when the last one had several writes.
+_COMMIT_DELAY = 0.001
 #: A process that leaves a longer log than this behind folds it back, as far as others let it.
 CHECKPOINT_AT_CLOSE_BYTES = 4 * 1024 * 1024
 
@@ -36,7 +38,8 @@ class SqliteStore(Store):
     """Access to ``state.db``. Thread-safe.
 
     Writes of a process go through one connection, under a thread lock and then an advisory lock on a sidecar file.
-    Group commit: waiting threads are committed together by the one that holds the lock, and share a sync.
+    Group commit: waiting threads are committed together by the one that holds the lock, and share a sync. While several
+    threads write at once, each transaction waits a moment for more of them: it costs more than what is written in it.
     """
 
     def __init__(self, path: Path, *, is_scratch: bool = False) -> None:
@@ -52,6 +55,8 @@ class SqliteStore(Store):
         self._waiting: deque[_Write[Any]] = deque()
         self._lock_file = -1
         self._commits = 0
+        #: How many writes the last transaction had.
+        self._last_group = 1
         self._damage: JournalCorrupt | None = None
         self._log = LogSync(companion(path, "-wal"))
 
@@ -128,7 +133,10 @@ class SqliteStore(Store):
             raise explain(error, self.path) from error
 
     def _commit_waiting(self) -> None:
+        if self._last_group > 1:
+            time.sleep(_COMMIT_DELAY)
         batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        self._last_group = len(batch)
         crash_point()
         try:
             if self._damage is not None:

@@ -29,8 +29,8 @@ def merged_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def merged_users(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The messages with user messages in a row as one: the same list when there are none."""
-    users = [at for at, message in enumerate(messages) if message.get("role") == "user"]
-    if not any(at + 1 == later for at, later in pairwise(users)):
+    roles = [message.get("role") for message in messages]
+    if ("user", "user") not in pairwise(roles):
         return messages
     merged: list[dict[str, Any]] = []
     for message in messages:
