@@ -239,7 +239,7 @@ def test_a_line_longer_than_the_limit_is_still_written(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_removed_is_made_again(tmp_path: Path) -> None:
-    log = LogFile(tmp_path / "logs" / "agent.log")
+    log = LogFile(tmp_path / "logs" / "agent.log", look_seconds=0)
     log.write(b"one\n")
     (tmp_path / "logs" / "agent.log").unlink()
     (tmp_path / "logs").rmdir()

@@ -18,6 +18,8 @@ LOGGERS = ("hermes", "hermes_plugins", "agent")
 MAX_BYTES = 5_000_000
 BACKUPS = 3
 MAX_LINE_CHARS = 32_000
+#: How long the open file is taken for the one that has the name. What is written meanwhile is in the older file.
+LOOK_SECONDS = 0.05
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 #: Everything that could end a line early or drive the terminal that shows it.
@@ -183,22 +185,30 @@ class _StderrHandler(logging.Handler):
 class LogFile:
     """A file that several processes append whole lines to, rotated by size.
 
-    Each line is one ``write`` in append mode, which the kernel does not mix with others. Before each, the
-    file under the name is compared with the open one, so that a process follows another's rotation.
+    Each line is one ``write`` in append mode, which the kernel does not mix with others. The file under the name is
+    compared with the open one before a line, unless that was done a moment ago: a process follows another's rotation.
     """
 
-    def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES, backups: int = BACKUPS) -> None:
+    def __init__(
+        self, path: Path, *, max_bytes: int = MAX_BYTES, backups: int = BACKUPS, look_seconds: float = LOOK_SECONDS
+    ) -> None:
         self.path = path
         self._max_bytes = max_bytes
         self._backups = backups
+        self._look_seconds = look_seconds
         self._fd: int | None = None
         self._opened: tuple[int, int] | None = None
+        #: The size of the file, without what other processes wrote since the last look at it.
+        self._size = 0
+        self._look_again_at = 0.0
 
     def write(self, line: bytes) -> None:
-        fd, size = self._current()
-        if size and size + len(line) > self._max_bytes:
+        fd = self._current()
+        if self._size and self._size + len(line) > self._max_bytes:
             self._rotate(fd)
-            fd, _ = self._current()
+            self._look_again_at = 0.0
+            fd = self._current()
+        self._size += len(line)
         while line:
             line = line[os.write(fd, line) :]
 
@@ -207,20 +217,26 @@ class LogFile:
             os.close(self._fd)
             self._fd = None
 
-    def _current(self) -> tuple[int, int]:
-        """The descriptor of the file that has the name now, and its size."""
+    def _current(self) -> int:
+        """The descriptor of the file that has the name now."""
+        now = time.monotonic()
         if self._fd is not None:
+            if now < self._look_again_at:
+                return self._fd
+            self._look_again_at = now + self._look_seconds
             named = _named(self.path)
             if named is not None and _identity(named) == self._opened:
-                return self._fd, named.st_size
+                self._size = named.st_size
+                return self._fd
             self.close()
         # The first line may be what makes the home; it is as private as the log (the mode holds for the last folder).
         for folder in (self.path.parent.parent, self.path.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         opened = os.fstat(self._fd)
-        self._opened = _identity(opened)
-        return self._fd, opened.st_size
+        self._opened, self._size = _identity(opened), opened.st_size
+        self._look_again_at = now + self._look_seconds
+        return self._fd
 
     def _rotate(self, fd: int) -> None:
         import fcntl

@@ -184,7 +184,7 @@ class Session:
             if not self._is_new:
                 self._finish(("running",), listener, interrupt)
             task_id = task_id or new_id()
-            user_message: Message = self.runtime.redactor.mask_data({"role": "user", "content": message})
+            user_message: Message = {"role": "user", "content": self.runtime.redactor.mask_data(message)}
             journal = begin_turn(
                 self.runtime.store,
                 self.runtime.runner,

@@ -100,7 +100,7 @@ class Execution:
                 **({"own_folder": True} if self._is_own_folder(request) else {}),
             },
         )
-        message = self.host.redactor.mask_data({"role": "user", "content": request.message})
+        message = {"role": "user", "content": self.host.redactor.mask_data(request.message)}
         return PreparedTurn(session, submission, message)
 
     def _is_own_folder(self, request: TurnRequest) -> bool:

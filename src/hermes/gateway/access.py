@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -114,6 +115,12 @@ def conversation_principal(config: GatewayConfig, source: SessionSource, sender:
     return f"{source.platform}:{source.chat_id}"
 
 
-def workspace_of(host: Host, principal: str) -> str:
-    """The folder that the work of a conversation is done in."""
-    return str(make_private(default_workspace(host.home, principal)) if principal else host.cwd)
+def workspace_path(host: Host, principal: str) -> Path:
+    """The folder that the work of a conversation is done in. A turn makes it, if it is missing."""
+    return default_workspace(host.home, principal) if principal else host.cwd
+
+
+def workspace_of(host: Host, principal: str) -> Path:
+    """The same, made now."""
+    folder = workspace_path(host, principal)
+    return make_private(folder) if principal else folder

@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
 from functools import partial
-from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol, TypeVar, cast
 
@@ -282,7 +281,7 @@ class Gateway:
         if source is not None and sender is not None:
             principal = conversation_principal(self.config, source, sender)
             workspace = await self.blocking(workspace_of, self.host, principal)
-            await store_files(event, Path(workspace).resolve(), self.config, self.blocking)
+            await store_files(event, workspace.resolve(), self.config, self.blocking)
 
     def _starts_at_once(self, event: MessageEvent, source: SessionSource, key: str) -> bool:
         """Whether nothing comes between a message and its turn: both are stored in one transaction then."""

@@ -96,6 +96,8 @@ class Redactor:
         """
         if not self._registered.names:
             return value
+        if isinstance(value, str):
+            return self.mask_known(value)
         try:
             text = msgspec.json.encode(value).decode()
         except (TypeError, ValueError, RecursionError):

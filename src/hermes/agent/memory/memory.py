@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -48,8 +47,8 @@ class Memory:
         self.redactor = redactor
         self._home = home
         self._settings = settings
-        folder = principal_home(home, principal) / "memories"
-        self._paths: dict[Target, Path] = {target: folder / name for target, name in _FILES.items()}
+        self._folder = principal_home(home, principal) / "memories"
+        self._paths: dict[Target, Path] = {target: self._folder / name for target, name in _FILES.items()}
         self._of_callers: dict[str, Memory] = {}
         self._limits: dict[Target, int] = {"memory": settings.memory_char_limit, "user": settings.user_char_limit}
         kept: dict[Target, bool] = {"memory": settings.memory_enabled, "user": settings.user_profile_enabled}
@@ -86,7 +85,9 @@ class Memory:
 
     def prompt_block(self) -> str:
         """The notes for the system prompt; empty when there are none."""
-        blocks = [self._block(target) for target in self.targets if os.access(self._paths[target], os.F_OK)]
+        if not self._folder.exists():  # most callers have none
+            return ""
+        blocks = [self._block(target) for target in self.targets if self._paths[target].exists()]
         blocks = [block for block in blocks if block]
         return "\n\n".join((f"# Notes\n{_INTRODUCTION}", *blocks)) if blocks else ""
 

@@ -9,12 +9,11 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes.dispatch.port import DispatchedTurn, TurnRequest
 from hermes.errors import CommitUnknown, HermesError, QueueFull
-from hermes.gateway.access import Sender, workspace_of
+from hermes.gateway.access import Sender, workspace_path
 from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, ProcessingOutcome, SessionSource
 from hermes.gateway.chats.answers import answer_messages, answer_text, is_dead_letter, turn_context, turn_message
 from hermes.gateway.chats.commands import is_for_commands, run_chat_command
@@ -468,16 +467,16 @@ class GatewayChat:
 def turn_request(
     gateway: Gateway, row: ChatRow, event: MessageEvent, sender: Sender, request_key: str = "", ambient: str = ""
 ) -> TurnRequest:
-    """The turn that answers a message. Blocks: it makes the folder of a new principal and reads images."""
-    cwd = workspace_of(gateway.host, row.principal)
+    """The turn that answers a message. Blocks: it reads images."""
+    cwd = workspace_path(gateway.host, row.principal)
     return TurnRequest(
         session_id=row.session_id,
-        message=turn_message(event, Path(cwd).resolve()) if event.media_urls else turn_message(event),
+        message=turn_message(event, cwd.resolve()) if event.media_urls else turn_message(event),
         request_key=request_key,
         # Tools of plugins know the task as the session, by which they find the chat again.
         task_id=row.session_id,
         platform=row.platform,
-        cwd=cwd,
+        cwd=str(cwd),
         principal=row.principal,
         context=turn_context(event, gateway.entries.get(row.platform), ambient),
         extra={"sender_id": sender.user_id, "role": sender.role},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.agent.session import Session
@@ -182,7 +181,7 @@ class ChatConversation(Conversation):
 
     def _new(self) -> Session:
         row = self._row
-        cwd = Path(workspace_of(self.host, row.principal))
+        cwd = workspace_of(self.host, row.principal)
         return self.host.new_session(principal=row.principal, cwd=cwd, platform=row.platform)
 
     def switch_to(self, session: Session, reason: str = "session_boundary") -> None:
