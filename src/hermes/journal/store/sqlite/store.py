@@ -133,12 +133,13 @@ class SqliteStore(Store):
             raise explain(error, self.path) from error
 
     def _commit_waiting(self) -> None:
-        if self._last_group > 1:
-            time.sleep(_COMMIT_DELAY)
-        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        self._last_group = len(batch)
+        batch = self._take_waiting()
         crash_point()
         try:
+            if self._last_group > 1:
+                time.sleep(_COMMIT_DELAY)
+                batch += self._take_waiting()
+            self._last_group = len(batch)
             if self._damage is not None:
                 raise self._damage
             connection = self._writer or self._open_writer()
@@ -155,6 +156,9 @@ class SqliteStore(Store):
             self._fail(batch, JournalError("the write was cut off before it reached the disk; nothing was recorded"))
             raise
         crash_point()
+
+    def _take_waiting(self) -> list[_Write[Any]]:
+        return [self._waiting.popleft() for _ in range(len(self._waiting))]
 
     def _fail(self, batch: list[_Write[Any]], error: Exception) -> None:
         if isinstance(error, JournalCorrupt):
