@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 from hermes.config.schema.sections import Config
 from hermes.dispatch.local import LocalDispatcher
 from hermes.dispatch.port import Dispatcher, TurnEntry
-from hermes.errors import JournalError
+from hermes.errors import CredentialError, JournalError, NotConfigured
 from hermes.host import Host
 
 #: Seconds that a surface waits for a database that is away before it says so to its client.
@@ -29,6 +30,16 @@ def surface_config(config: Config) -> Config:
     if not runs_on_workers(config) or config.journal.wait_seconds <= _SURFACE_SECONDS:
         return config
     return replace(config, journal=replace(config.journal, wait_seconds=_SURFACE_SECONDS))
+
+
+def check_provider(host: Host) -> None:
+    """Raise ``ConfigError`` for a provider that does not exist, because every turn of the surface would fail.
+
+    Without a model or a key a surface starts: what needs none is answered, and the turns say what is missing.
+    """
+    if not runs_on_workers(host.config):
+        with contextlib.suppress(NotConfigured, CredentialError):
+            host.models.conversation(provider=host.options.provider, model=host.options.model)
 
 
 def missing_workers(host: Host) -> list[str]:

@@ -58,13 +58,14 @@ def test_it_serves_the_holder_of_the_key_and_ends_in_order(home: Path, workdir: 
     assert (home / "principals" / "token" / "workspace").is_dir()
 
 
+@pytest.mark.parametrize("command", ["api --port 0", "gateway run", "a2a serve --port 0"])
 def test_a_provider_that_does_not_exist_is_reported_at_the_start(
-    home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     write_config(home, "http://127.0.0.1:1/v1")
     monkeypatch.setenv("HERMES_HOME", str(home))
     monkeypatch.chdir(workdir)
-    assert main(["api", "--port", "0", "--provider", "nosuch"]) == 1
+    assert main([*command.split(), "--provider", "nosuch"]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.startswith("Error: unknown provider 'nosuch'")

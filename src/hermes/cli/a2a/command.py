@@ -61,7 +61,7 @@ def _serve(args: argparse.Namespace) -> int:
     with serving_packages("a2a"):
         # Large, and not needed to refuse an address.
         from hermes.a2a.server.process import A2AListenAddress, log_libraries, serve
-    from hermes.dispatch.choose import missing_workers, surface_config
+    from hermes.dispatch.choose import check_provider, missing_workers, surface_config
     from hermes.host import Host, HostOptions
 
     log_libraries()
@@ -69,6 +69,7 @@ def _serve(args: argparse.Namespace) -> int:
         provider=args.provider, model=args.model, plugins=args.plugin, platform="a2a", unattended=True, hide_memory=True
     )
     with Host(home, surface_config(loaded.config), options, redactor=redactor) as host:
+        check_provider(host)
         print_warnings((*loaded.warnings, *host.notices, *missing_workers(host)), redactor.redact)
         serve(host, A2AListenAddress(args.host, args.port, args.public_url, args.grpc_port), principals, _announce)
     return 0

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-from typing import TYPE_CHECKING
 
 from hermes.cli import open_home
 from hermes.cli.arguments import port_number
 from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import print_note, print_warnings
-from hermes.errors import CredentialError, NotConfigured
-
-if TYPE_CHECKING:
-    from hermes.host import Host
 
 _EXAMPLES = """\
 examples:
@@ -50,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     with serving_packages("gateway"):
         from hermes.gateway.api.serve import serve
         from hermes.http_server.server import LibraryLog, log_libraries
-    from hermes.dispatch.choose import missing_workers, surface_config
+    from hermes.dispatch.choose import check_provider, missing_workers, surface_config
     from hermes.host import Host, HostOptions
 
     log_libraries(LibraryLog("hermes.api"))
@@ -63,20 +57,7 @@ def run(args: argparse.Namespace) -> int:
         hide_memory=True,
     )
     with Host(home, surface_config(loaded.config), options, redactor=redactor) as host:
-        _check_model(host)
+        check_provider(host)
         print_warnings((*loaded.warnings, *host.notices, *missing_workers(host)), redactor.redact)
         serve(host, address, principals, lambda url: print(url, flush=True), print_note)
     return 0
-
-
-def _check_model(host: Host) -> None:
-    """Refuse to start with a provider that does not exist: every turn would fail.
-
-    Without a model or a key it starts: what needs none is answered, and the turns say what is missing.
-    """
-    from hermes.dispatch.choose import runs_on_workers
-
-    if runs_on_workers(host.config):
-        return
-    with contextlib.suppress(NotConfigured, CredentialError):
-        host.models.conversation(provider=host.options.provider, model=host.options.model)

@@ -12,7 +12,7 @@ from hermes.cli import open_home
 from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import plain, print_note, print_warnings, warn
 from hermes.config.schema.sections import Config
-from hermes.dispatch.choose import missing_workers, surface_config
+from hermes.dispatch.choose import check_provider, missing_workers, surface_config
 from hermes.errors import HermesError, did_you_mean
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.schedules import ScheduleService
@@ -49,6 +49,7 @@ def run_gateway(args: argparse.Namespace) -> int:
         Host(home, surface_config(loaded.config), options, redactor=redactor) as host,
         ExitStack() as stack,
     ):
+        check_provider(host)
         usable, unusable = usable_platforms(host, names)
         notices = [f"platform {name}: {why}" for name, why in unusable.items()]
         service = page = None
