@@ -138,11 +138,10 @@ def save_env(home: Path, values: Mapping[str, str]) -> None:
     def change(lines: list[str]) -> None:
         for name, value in values.items():
             line = f"{name}={_quoted(value)}"
-            found = [index for index, text in enumerate(lines) if _sets(text, name)]
-            if found:
-                lines[found[-1]] = line  # of several the last counts
-            else:
-                lines.append(line)
+            *others, last = [index for index, text in enumerate(lines) if _sets(text, name)] or [len(lines)]
+            lines[last : last + 1] = [line]
+            for index in reversed(others):
+                del lines[index]  # the last one counts, and the others may hold a former secret
 
     _change(home, change)
 

@@ -65,7 +65,7 @@ def parse_source(text: str, cwd: Path, ref: str = "") -> InstallSource:
     """What ``text`` names. An existing folder with a manifest is that folder, whatever else it looks like."""
     text = text.strip()
     if not text or text.startswith("-") or not text.isprintable():
-        raise PluginError(f"{text!r} is not a place to install a plugin from; {_HELP}")
+        raise PluginError(f"{text!r} is not a place to install from; {_HELP}")
     if ref.startswith("-"):
         raise PluginError(f"{ref!r} is not a revision; give a branch, a tag or a commit")
     if "://" in text:
@@ -106,7 +106,7 @@ def without_password(location: str) -> str:
 def _from_url(text: str, ref: str) -> InstallSource:
     scheme = text.partition("://")[0].lower()
     if scheme not in _SCHEMES:
-        raise PluginError(f"plugins cannot be fetched over {scheme}://; allowed: {', '.join(_SCHEMES)}")
+        raise PluginError(f"nothing is fetched over {scheme}://; allowed: {', '.join(_SCHEMES)}")
     location, subfolder = _split_subfolder(text.removeprefix("git+"))
     parts = urlsplit(location)
     browser = _BROWSER.fullmatch(parts.path) if parts.hostname == "github.com" else None
@@ -137,7 +137,7 @@ def _no_ref(ref: str) -> str:
 def _package(text: str, ref: str) -> InstallSource:
     name, separator, version = text.partition("==")
     if not _PACKAGE.fullmatch(name.strip()) or (separator and not version.strip()):
-        raise PluginError(f"{text!r} is not a place to install a plugin from; {_HELP}")
+        raise PluginError(f"{text!r} is not a place to install from; {_HELP}")
     return InstallSource("package", name.strip(), ref=ref or version.strip())
 
 
