@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import socket
@@ -15,12 +16,14 @@ import pytest
 
 from hermes.contract.response import Record
 from hermes.errors import Interrupted, ProviderError
+from hermes.models.driver import Driver
 from hermes.models.endpoint import Timeouts
 from hermes.models.failures import ConnectTimeout
 from hermes.models.reply import InterruptedReply, normalise
 from hermes.models.wires.wire import Delta
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, hanging, raw, text
+from support.drivers import LoopPerRequest
 from support.waiting import HANG
 
 Ask = Callable[..., Record]
@@ -174,8 +177,15 @@ def test_before_anything_was_sent(ask: Ask) -> None:
         assert provider.connections == 0
 
 
-def test_by_a_signal_in_the_waiting_thread_itself(ask: Ask) -> None:
-    """Ctrl-C: the handler runs in the very thread that is blocked in the read."""
+@pytest.mark.parametrize(
+    *("driver, is_early", [(Driver, False), (Driver, True), (LoopPerRequest, False)]), indirect=["driver"]
+)
+@pytest.mark.usefixtures("driver")
+def test_by_a_signal_in_the_waiting_thread_itself(ask: Ask, is_early: bool) -> None:
+    """Ctrl-C: the handler runs in the very thread that is blocked in the read.
+
+    ``is_early``: the signal came just before the read began to wait, so that it does not end the wait.
+    """
     interrupt = Interrupt()
     before = signal.signal(signal.SIGUSR1, lambda _number, _frame: interrupt.cancel("signal"))
     try:
@@ -183,12 +193,15 @@ def test_by_a_signal_in_the_waiting_thread_itself(ask: Ask) -> None:
 
             def press() -> None:
                 provider.wait_for_request()
-                os.kill(os.getpid(), signal.SIGUSR1)
+                if is_early:
+                    _thread.interrupt_main(signal.SIGUSR1)  # marks it as arrived, and wakes no system call
+                else:
+                    os.kill(os.getpid(), signal.SIGUSR1)
 
             thread = threading.Thread(target=press)
             thread.start()
             with pytest.raises(InterruptedReply, match="signal"):
-                ask(provider.base_url, interrupt=interrupt)
+                ask(provider.base_url, interrupt=interrupt, timeouts=NEVER)
             thread.join()
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import time
 from collections.abc import Callable
 
@@ -36,12 +37,17 @@ class Exchange:
     the interrupt first. The order in ``hold`` (store the socket, then check) leaves no gap for a lost wake-up.
     """
 
-    __slots__ = ("_connect_until", "_deadline", "_socket", "interrupt", "on_wait", "phase", "timeouts")
+    __slots__ = (
+        *("_connect_until", "_deadline", "_socket"),
+        *("interrupt", "is_on_main_thread", "on_wait", "phase", "timeouts"),
+    )
 
     def __init__(self, interrupt: Interrupt, timeouts: Timeouts, on_wait: Callable[[], object] | None = None) -> None:
         self.interrupt = interrupt
         self.timeouts = timeouts
         self.on_wait = on_wait
+        #: It blocks the thread that handles signals.
+        self.is_on_main_thread = threading.current_thread() is threading.main_thread()
         self._socket: socket.socket | None = None
         self._deadline = None if timeouts.total is None else time.monotonic() + timeouts.total
         self.restart()

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: How often a wait that no socket can end (a DNS look-up, a connect) checks the interrupt.
 _TICK = 0.05
+#: How often the main thread stops waiting for bytes, so that the handlers of signals can run.
+_SIGNAL_TICK = 0.25
 _CHUNK = 65536
 _IN_PROGRESS = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN)
 
@@ -118,9 +120,8 @@ class Stream:
         """The next bytes; empty at the end of the stream, and only then."""
         exchange = self.exchange
         exchange.hold(self._socket)
-        self._set_timeout(exchange.remaining())
         try:
-            data = self._socket.recv(_CHUNK)
+            data = self._receive(exchange.remaining())
         except TimeoutError:
             exchange.interrupt.check()
             raise exchange.timed_out() from None
@@ -130,6 +131,22 @@ class Stream:
         if not data:
             exchange.interrupt.check()
         return data
+
+    def _receive(self, seconds: float | None) -> bytes:
+        if not self.exchange.is_on_main_thread:
+            self._set_timeout(seconds)
+            return self._socket.recv(_CHUNK)
+        # A signal that arrives just before the wait does not end it, and its handler cannot run until it has ended.
+        until = None if seconds is None else time.monotonic() + seconds
+        while True:
+            left = None if until is None else max(until - time.monotonic(), 0.001)
+            self._set_timeout(_SIGNAL_TICK if left is None or left > _SIGNAL_TICK else left)
+            try:
+                return self._socket.recv(_CHUNK)
+            except TimeoutError:
+                self.exchange.interrupt.check()
+                if until is not None and time.monotonic() >= until:
+                    raise
 
     def write(self, data: bytes) -> None:
         """Send all of the data; the limit applies to each part that goes out."""
