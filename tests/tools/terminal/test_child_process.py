@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -41,9 +41,21 @@ def run(
     output = b""
     while piece := child.read(HANG):
         output += piece
+    assert piece is not None, f"no end of the output of {child.pid}; it is open in {users_of(child.output_descriptor)}"
     assert child.wait(HANG) is not None
     child.close()
     return output.decode()
+
+
+def users_of(pipe: int) -> list[str]:
+    """The processes that have a pipe open, with their commands."""
+    name = os.readlink(f"/proc/self/fd/{pipe}")
+    found: list[str] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if any(os.readlink(one) == name for one in (process / "fd").iterdir()):
+                found.append(f"{process.name} {(process / 'cmdline').read_bytes()!r}")
+    return found
 
 
 def plain(command: str, cwd: Path, env: Mapping[str, str]) -> str:
