@@ -49,11 +49,11 @@ def run(
 
 def users_of(pipe: int) -> list[str]:
     """The processes that have a pipe open, with their commands."""
-    name = os.readlink(f"/proc/self/fd/{pipe}")
+    name = Path(f"/proc/self/fd/{pipe}").readlink()
     found: list[str] = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if any(os.readlink(one) == name for one in (process / "fd").iterdir()):
+            if any(one.readlink() == name for one in (process / "fd").iterdir()):
                 found.append(f"{process.name} {(process / 'cmdline').read_bytes()!r}")
     return found
 
