@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.http.errors import BadBody, ConnectionLost, NotHttp, UnsendableHeader
+from hermes.http.errors import BadBody, BodyTooLarge, ConnectionLost, NotHttp, UnsendableHeader
 from hermes.http.http11 import BodyDecoder, Head, HttpConnection
 from hermes.testing import recorded, text
 
@@ -175,3 +175,14 @@ def test_chunks_that_arrived_whole_are_one_piece() -> None:
     assert [http.next(), http.next()] == [b"78", b"nin"]
     with pytest.raises(NotHttp, match="longer than it says"):
         http.next()
+
+
+def test_what_the_limit_allows_of_a_body_is_given_out_before_the_error() -> None:
+    decoder = asked().decoder("", 5)
+    assert [decoder.decode(b"123"), decoder.decode(b"45678")] == [b"123", b"45"]
+    with pytest.raises(BodyTooLarge):
+        decoder.decode(b"9")
+    decoder = asked().decoder("", 5)
+    assert decoder.decode(b"123456") == b"12345"
+    with pytest.raises(BodyTooLarge):
+        decoder.finish()

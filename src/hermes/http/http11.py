@@ -333,7 +333,10 @@ class BodyDecoder:
             raise BadBody(f"content encoding {encoding!r}, which was not asked for")
 
     def decode(self, data: bytes) -> bytes:
-        """The plain bytes of the next piece of the body."""
+        """The plain bytes of the next piece of the body.
+
+        Of a piece that is too much, what the limit allows; the next one, or the end, raises ``BodyTooLarge``.
+        """
         if self._zlib is not None and data:
             try:
                 data, self._may_be_raw = self._inflate(data), False
@@ -342,13 +345,18 @@ class BodyDecoder:
                     raise BadBody(f"broken compression ({error})") from None
                 self._zlib, self._may_be_raw = zlib.decompressobj(-zlib.MAX_WBITS), False
                 return self.decode(data)
-        size = self._size = self._size + len(data)
-        if size > self._limit:
+        room = self._limit - self._size
+        self._size += len(data)
+        if len(data) <= room:
+            return data
+        if room <= 0:
             raise self._too_large()
-        return data
+        return data[:room]
 
     def finish(self) -> None:
         """The body has ended. Raises ``NotHttp`` when the compressed content has not."""
+        if self._size > self._limit:
+            raise self._too_large()
         if self._zlib is not None and self._has_begun and not self._zlib.eof:
             raise NotHttp("the compressed body breaks off before its end")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 import threading
 import zipfile
@@ -130,3 +131,20 @@ def test_a_home_that_cannot_be_written(home: Path) -> None:
     home.write_text("in the way")
     with pytest.raises(HermesError, match="cannot be written: "):
         install(home)
+
+
+def test_a_folder_that_disappears_while_it_is_measured_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "kept").write_bytes(b"12345")
+    scandir = os.scandir
+
+    def remove_first(path: str) -> object:
+        if path == str(tmp_path / "gone"):
+            (tmp_path / "gone").rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", remove_first)
+    assert getattr(pip, "_size")(tmp_path) == 5  # noqa: B009
+    assert not (tmp_path / "gone").exists()

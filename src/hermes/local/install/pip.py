@@ -99,10 +99,12 @@ def _watch(child: subprocess.Popen[bytes], staging: Path, on_progress: OnProgres
 
 
 def _size(folder: Path) -> int:
+    """The bytes in a folder, in which files and folders come and go meanwhile."""
     total = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):  # files come and go
-            total += path.stat().st_size
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += Path(place, name).stat().st_size
     return total
 
 
