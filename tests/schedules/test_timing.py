@@ -131,6 +131,14 @@ def test_a_time_that_the_clock_skips_fires_once_right_after() -> None:
     ]
 
 
+def test_an_expression_of_times_that_the_clock_always_skips_is_refused() -> None:
+    """The hour of the last Sunday in March: with a star it follows the clock, which does not show it."""
+    assert next_fire(Timing("cron", "* 2 * 3 7L"), BERLIN, 0.0, at("2026-01-01 00:00")) is None
+    with pytest.raises(TimingError, match="never fires"):
+        parse_timing("* 2 * 3 7L", BERLIN, at("2026-01-01 00:00"))
+    assert fires("0 2 * 3 7L", BERLIN, at("2026-01-01 00:00"), 1) == ["2026-03-29 03:00:00 +0200"]
+
+
 def test_a_time_that_the_clock_shows_twice_fires_the_first_time() -> None:
     assert fires("30 2 * * *", BERLIN, at("2026-10-24 12:00"), 2) == [
         "2026-10-25 02:30:00 +0200",

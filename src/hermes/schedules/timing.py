@@ -23,6 +23,7 @@ SHORTEST_INTERVAL = 60
 LONGEST_INTERVAL = 366 * 86_400
 #: A moment or an occurrence that is farther away than this does not come.
 _YEARS_AHEAD = 50
+_FARTHEST = timedelta(days=366 * _YEARS_AHEAD)
 #: More seconds than a clock changes by at once.
 _CHANGE = 10_800
 
@@ -79,7 +80,12 @@ def parse_timing(text: str, zone: str, now: float) -> Timing:
     moment = words[3:] if words.lower().startswith("at ") else words
     if re.match(r"\d{4}-\d\d-\d\d", moment):
         return _once(_instant(moment, zone), zone, now, words)
-    return _cron(words)
+    timing = _cron(words)
+    if next_fire(timing, zone, now, now) is None:
+        raise TimingError(
+            f"{words!r} never fires: the clock skips the times that it names, each year; name other times"
+        )
+    return timing
 
 
 def read_timing(text: str) -> Timing:
@@ -175,6 +181,8 @@ def _next_occurrence(expression: str, zone: tzinfo, after: float) -> float | Non
     best: float | None = None
     for shown in CronSim(expression, start - timedelta(seconds=slack)):
         if best is not None and shown > _clock(best, zone) + timedelta(seconds=slack):
+            break
+        if shown - start > _FARTHEST:  # it names only times that the clock skips, each year
             break
         for at in _instants(shown, zone, follows_clock=follows_clock):
             if at > after and (best is None or at < best):
