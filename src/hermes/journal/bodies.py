@@ -141,8 +141,9 @@ def _blob(connection: JournalConnection, digest: str) -> str:
 
 def body_digest(stored: str) -> str:
     """The SHA-256 of a stored body. Where a digest replaces the body, it is that one."""
-    if stored.startswith((_REFERENCE, _REDACTED)):
-        return stored[stored.index(":") + 2 : -2]
+    for mark in (_REFERENCE, _REDACTED):
+        if stored.startswith(mark):
+            return stored[len(mark) : -2]
     return _digest(stored)
 
 

@@ -23,7 +23,7 @@ SHORTEST_INTERVAL = 60
 LONGEST_INTERVAL = 366 * 86_400
 #: A moment or an occurrence that is farther away than this does not come.
 _YEARS_AHEAD = 50
-_FARTHEST = timedelta(days=366 * _YEARS_AHEAD)
+_FARTHEST = timedelta(seconds=_YEARS_AHEAD * LONGEST_INTERVAL)
 #: More seconds than a clock changes by at once.
 _CHANGE = 10_800
 
@@ -116,7 +116,7 @@ def _duration(text: str, whole: str) -> int:
 def _once(at: float, zone: str, now: float, text: str) -> Timing:
     if at <= now:
         raise TimingError(f"{text!r} is over: it is {moment_text(now, zone)} now; name a later moment")
-    if at - now > _YEARS_AHEAD * LONGEST_INTERVAL:
+    if at - now > _FARTHEST.total_seconds():
         raise TimingError(f"{text!r} is more than {_YEARS_AHEAD} years away; name an earlier moment")
     at = math.ceil(at)
     written = datetime.fromtimestamp(at, zone_of(zone)).isoformat(timespec="seconds")

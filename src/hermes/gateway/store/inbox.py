@@ -282,9 +282,8 @@ def encode_event(event: MessageEvent) -> str:
     if event.source is not None:
         document["source"] = event.source.to_dict()
     document["timestamp"] = event.timestamp.isoformat()
-    own = vars(event)
     for name, usual in _usual_fields(type(event)):
-        value = own[name] if name in own else getattr(event, name)
+        value = getattr(event, name)
         if value != usual and name not in document:
             document[name] = _plain(value)
     return clean_text(msgspec.json.encode(document).decode())
