@@ -36,7 +36,7 @@ class ModuleFacts:
     lines: int
     #: The first word of its docstring.
     opening: str
-    public_classes: tuple[str, ...]
+    classes: tuple[str, ...]
     #: The lines of each function.
     functions: tuple[tuple[str, int], ...]
 
@@ -50,12 +50,12 @@ def modules() -> dict[str, ModuleFacts]:
 
 def facts(text: str) -> ModuleFacts:
     module = ast.parse(text)
-    classes = (node.name for node in module.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
+    classes = (node.name for node in module.body if isinstance(node, ast.ClassDef))
     functions = (node for node in statements(module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     return ModuleFacts(
         lines=len(text.splitlines()),
         opening=(ast.get_docstring(module) or "").split(" ", 1)[0],
-        public_classes=tuple(classes),
+        classes=tuple(classes),
         functions=tuple((node.name, (node.end_lineno or 0) - node.lineno) for node in functions),
     )
 
@@ -96,7 +96,7 @@ def test_functions_fit_a_screen() -> None:
 def test_a_class_name_means_one_thing() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for path, module in modules().items():
-        for name in module.public_classes:
+        for name in module.classes:
             places[name].append(path)
     twice = {name: where for name, where in places.items() if len(where) > 1}
     assert twice == {}

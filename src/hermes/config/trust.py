@@ -43,7 +43,7 @@ class TrustDecision(msgspec.Struct, kw_only=True):
     decided_at: str
 
 
-class _Document(msgspec.Struct):
+class _TrustFile(msgspec.Struct):
     folders: list[TrustDecision] = []
 
 
@@ -104,11 +104,11 @@ class FolderTrust:
 
     def _read(self) -> dict[str, TrustDecision]:
         advice = "no folder is trusted. Remove the file, and trust folders again with 'hermes trust add'"
-        document = read_document(self.path, _Document, "a list of trusted folders", advice)
+        document = read_document(self.path, _TrustFile, "a list of trusted folders", advice)
         return {} if document is None else {one.folder: one for one in document.folders}
 
     def _write(self, known: dict[str, TrustDecision]) -> None:
-        write_private_document(self.path, _Document(list(known.values())))
+        write_private_document(self.path, _TrustFile(list(known.values())))
         self._known = known
 
 

@@ -88,13 +88,12 @@ class ServerConnection:
 
     # -- calls --------------------------------------------------------------------------------------------------
 
-    async def use(self, work: Callable[[Client], Awaitable[T]], *, patient: bool = False) -> T:
+    async def use(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """Run ``work`` with the client, on a connection that is opened first when there is none.
 
-        ``ServerUnavailable`` when it cannot be opened, ``CallLost`` when it breaks while the work runs. ``patient``
-        waits until a server that failed may be tried again, instead of reporting the failure.
+        ``ServerUnavailable`` when it cannot be opened, ``CallLost`` when it breaks while the work runs.
         """
-        client = await self.open(patient=patient)
+        client = await self.open()
         self._calls += 1
         try:
             return await work(client)
@@ -104,13 +103,13 @@ class ServerConnection:
             self._calls -= 1
             self._last_used = time.monotonic()
 
-    async def open(self, *, patient: bool = False) -> Client:
+    async def open(self) -> Client:
         """The client of an open connection."""
         async with self._opening:
             if self._closed:
                 raise ServerUnavailable(f"the MCP server {self.name} is closed")
             if self.state == "failed":
-                await self._wait_for_next_try(patient)
+                self._check_backoff()
                 await self._settle()
             if self._ready is None:
                 self._ready = asyncio.get_running_loop().create_future()
@@ -119,13 +118,10 @@ class ServerConnection:
             ready = self._ready
         return await asyncio.shield(ready)
 
-    async def _wait_for_next_try(self, patient: bool) -> None:
+    def _check_backoff(self) -> None:
         remaining = self._next_try - time.monotonic()
-        if remaining <= 0:
-            return
-        if not patient:
+        if remaining > 0:
             raise ServerUnavailable(f"{self.error}. It is started again in {remaining:.0f} s at the earliest")
-        await asyncio.sleep(remaining)
 
     async def _settle(self) -> None:
         """Wait for the end of a connection that failed."""

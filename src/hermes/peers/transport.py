@@ -72,14 +72,14 @@ class PeerTransport(httpx.AsyncBaseTransport):
                 response.close()
             raise
         kept = [(name, value) for name, value in response.headers.items() if name not in _ENCODED_BODY]
-        return httpx.Response(response.status, headers=kept, stream=_Body(response, interrupt))
+        return httpx.Response(response.status, headers=kept, stream=_ThreadReadBody(response, interrupt))
 
     async def aclose(self) -> None:
         """Close the idle connections."""
         self._client.close()
 
 
-class _Body(httpx.AsyncByteStream):
+class _ThreadReadBody(httpx.AsyncByteStream):
     """The body of a response, each piece read on a worker thread when the loop asks for it."""
 
     def __init__(self, response: ResponseStream, interrupt: Interrupt) -> None:

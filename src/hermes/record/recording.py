@@ -195,7 +195,7 @@ def _load(connection: JournalConnection, session_id: str, first_turn: int = 0, w
     for seq, turn_id, kind, key, effect, body, _at in events:
         turn = turns.get(turn_id)
         if turn is not None:
-            value = _unpacked(connection, body, _Place(session_id, turn, seq, kind, key, known))
+            value = _unpacked(connection, body, _BodyPlace(session_id, turn, seq, kind, key, known))
             if not _is_whole(kind, key, value):
                 raise HermesError(
                     f"event {seq} ({f'{kind} {key}'.strip()}) of session {session_id} does not have the parts that it "
@@ -209,7 +209,7 @@ def _load(connection: JournalConnection, session_id: str, first_turn: int = 0, w
         if turn is None:
             raise HermesError(f"session {session_id} has a message of turn {ordinal + 1}, but no such turn")
         turn.messages[step, position] = _unpacked(
-            connection, body, _Place(session_id, turn, 0, "message", (step, position), known)
+            connection, body, _BodyPlace(session_id, turn, 0, "message", (step, position), known)
         )
     for turn_id, *call, content in connection.execute(_CALLS, (session_id,)).fetchall():
         turn = turns.get(turn_id)
@@ -231,7 +231,7 @@ def _turn(row: tuple[Any, ...]) -> TurnRecording:
     return TurnRecording(*ids, state, bool(undone), started_at, ended_at, answer, error)
 
 
-class _Place(NamedTuple):
+class _BodyPlace(NamedTuple):
     """Where a body is in the record, for errors. An event has a number, a message a step and a position."""
 
     session_id: str
@@ -249,7 +249,7 @@ class _Place(NamedTuple):
         return f"{what} in turn {self.turn.number} of session {self.session_id}"
 
 
-def _unpacked(connection: JournalConnection, body: str, place: _Place) -> dict[str, Any]:
+def _unpacked(connection: JournalConnection, body: str, place: _BodyPlace) -> dict[str, Any]:
     try:
         value: Any = unpack(connection, body, place.known)
     except MissingBlob as error:

@@ -7,12 +7,12 @@ from msgspec import Struct, json
 from hermes.journal.store.port import Store
 
 
-class _Source(Struct):
+class _MessageSource(Struct):
     chat_id: str = ""
     thread_id: str | None = None
 
 
-_source = json.Decoder(_Source)
+_source = json.Decoder(_MessageSource)
 
 
 def chat_of_session(store: Store, session_id: str) -> str:

@@ -64,12 +64,12 @@ def items_in(result: str | None) -> list[Item] | None:
         return None
     try:
         # A warning about loops may follow the JSON in what the model saw.
-        return msgspec.json.decode(result.partition("\n\n")[0], type=_Answer).todos
+        return msgspec.json.decode(result.partition("\n\n")[0], type=_TodoResult).todos
     except (msgspec.DecodeError, UnicodeError):
         return None
 
 
-class _Answer(msgspec.Struct):
+class _TodoResult(msgspec.Struct):
     todos: list[Item]
 
 

@@ -74,10 +74,10 @@ def run(args: argparse.Namespace) -> int:
     options = PeerCallOptions(
         timeout=args.timeout or settings.call_timeout, max_hops=settings.max_hops, stream=not args.no_stream
     )
-    return _Call(args, peer, options).run()
+    return _AgentCall(args, peer, options).run()
 
 
-class _Call:
+class _AgentCall:
     """One call, with the questions of the agent and their answers, until it is done."""
 
     def __init__(self, args: argparse.Namespace, peer: Peer, options: PeerCallOptions) -> None:

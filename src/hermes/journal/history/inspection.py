@@ -26,7 +26,7 @@ def inspect_session(store: Store, session_id: str) -> list[Record]:
         row = connection.execute("SELECT head_seq FROM sessions WHERE id = ?", (session_id,)).fetchone()
         if row is None:
             raise SessionNotFound(f"no session {session_id!r}; 'hermes sessions list' shows those there are")
-        reader = _Reader(connection, session_id)
+        reader = _InspectionReader(connection, session_id)
         records = [
             {"record": "session", "id": session_id, "head_seq": row[0]},
             # Those that never started have no place in the conversation yet, and no events.
@@ -44,7 +44,7 @@ def _same(row: Record) -> Record:
     return row
 
 
-class _Reader:
+class _InspectionReader:
     """Reads the rows of one session, one by one where they cannot be read together."""
 
     def __init__(self, connection: JournalConnection, session_id: str) -> None:

@@ -33,7 +33,7 @@ class Approval(msgspec.Struct, kw_only=True):
     sha256: str = ""
 
 
-class _Document(msgspec.Struct):
+class _ConsentFile(msgspec.Struct):
     approvals: list[Approval] = []
 
 
@@ -110,11 +110,11 @@ class AllowList:
 
     def _read(self) -> dict[tuple[str, str], Approval]:
         advice = "remove the file and accept them again with 'hermes hooks accept --all'"
-        document = read_document(self.path, _Document, "a list of accepted hook commands", advice)
+        document = read_document(self.path, _ConsentFile, "a list of accepted hook commands", advice)
         return {} if document is None else {(one.event, one.command): one for one in document.approvals}
 
     def _write(self) -> None:
-        write_private_document(self.path, _Document(list(self._approvals.values())))
+        write_private_document(self.path, _ConsentFile(list(self._approvals.values())))
 
 
 def sha256_of(script: Path | None) -> str:

@@ -194,7 +194,7 @@ class ScriptedProvider:
         if options.get("hang"):
             await reader.read()
             return False
-        body = _Body(request, reply, self.model)
+        body = _ScriptedBody(request, reply, self.model)
         writer.write(body.head)
         chunk_delay = options.get("chunk_delay", 0.0)
         for piece in body.framed():
@@ -209,7 +209,7 @@ class ScriptedProvider:
         return not body.cut_short and not reply.until_close
 
 
-class _Body:
+class _ScriptedBody:
     """The bytes of one response: its head and its framed pieces, cut where the reply's options say."""
 
     def __init__(self, request: RecordedRequest, reply: ScriptedReply, model: str) -> None:

@@ -77,7 +77,7 @@ class Span:
     events: list[SpanEvent] = field(default_factory=list[SpanEvent])
 
 
-class _Place(NamedTuple):
+class _SpanPlace(NamedTuple):
     """Where a request belongs; what is asked between two turns is a trace of its own."""
 
     session_id: str
@@ -108,7 +108,7 @@ class SpanTree:
                 yield span
         for side in session.side_calls:
             trace_id = digest(16, "trace", session.id, side.attempt.api_request_id)
-            yield self._side_call(side, _Place(session.id, "", trace_id, ""))
+            yield self._side_call(side, _SpanPlace(session.id, "", trace_id, ""))
         for child in session.children:
             yield from self.spans(child, own_calls)
 
@@ -152,7 +152,7 @@ class SpanTree:
 
     def _requests(self, session: SessionRecord, turn: TurnRecord, root: Span) -> Iterator[tuple[Span, str]]:
         number = 0
-        place = _Place(session.id, turn.id, root.trace_id, root.span_id)
+        place = _SpanPlace(session.id, turn.id, root.trace_id, root.span_id)
         before: ModelStep | None = None
         for step in turn.steps:
             for attempt in step.attempts:
@@ -172,14 +172,14 @@ class SpanTree:
         for side in turn.side_calls:
             yield self._side_call(side, place), ""
 
-    def _side_call(self, side: SideCall, place: _Place) -> Span:
+    def _side_call(self, side: SideCall, place: _SpanPlace) -> Span:
         span = self._request(side.attempt, place, 0)
         span.attributes["hermes.purpose"] = side.purpose
         if side.usage is not None:
             span.attributes.update(self.words.answer(model=side.attempt.model, finish_reason="", usage=side.usage))
         return span
 
-    def _request(self, attempt: AttemptRecord, place: _Place, number: int) -> Span:
+    def _request(self, attempt: AttemptRecord, place: _SpanPlace, number: int) -> Span:
         ids = (place.session_id, place.turn_id, attempt.api_request_id)
         subject = InferenceSubject(*ids, attempt.provider, attempt.model, attempt=number)
         span = Span(

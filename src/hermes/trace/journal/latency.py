@@ -58,7 +58,7 @@ class Figures(Struct, frozen=True):
     cost_usd: float | None = None
 
 
-class _ToolBody(Struct):
+class _ToolDuration(Struct):
     """What counts of a recorded tool call."""
 
     name: str
@@ -98,7 +98,7 @@ def _models(store: Store, since: float) -> list[Figures]:
 
 
 def _tools(store: Store, since: float) -> list[Figures]:
-    decode = msgspec.json.Decoder(_ToolBody).decode
+    decode = msgspec.json.Decoder(_ToolDuration).decode
     samples: dict[tuple[str, str], _Sample] = {}
     for (text,) in store.read(lambda connection: connection.execute(_TOOLS, (since,)).fetchall()):
         body = decode(text)

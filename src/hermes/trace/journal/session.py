@@ -43,11 +43,11 @@ def session_record(store: Store, session_id: str, redactor: Redactor | None = No
     Raises ``SessionNotFound`` when there is none.
     """
     clean = Cleaner(redactor) if redactor is not None else Cleaner()
-    return store.read(lambda connection: _Reader(connection, clean).session(session_id).freeze())
+    return store.read(lambda connection: _SessionReader(connection, clean).session(session_id).freeze())
 
 
 @dataclass(slots=True)
-class _Reader:
+class _SessionReader:
     """Reads sessions out of one snapshot of the journal."""
 
     connection: JournalConnection

@@ -101,7 +101,7 @@ class TimelineRows(Struct, omit_defaults=True, kw_only=True):
 # -- stored bodies --------------------------------------------------------------------------------------------------
 
 
-class _Call(Struct):
+class _RequestedCall(Struct):
     id: str = ""
     name: str = ""
     arguments: str = ""
@@ -109,14 +109,14 @@ class _Call(Struct):
 
 class _Reply(Struct):
     content: str = ""
-    tool_calls: list[_Call] | None = None
+    tool_calls: list[_RequestedCall] | None = None
 
 
 class _ModelBody(Struct):
     reply: _Reply = msgspec.field(default_factory=_Reply)
 
 
-class _ToolBody(Struct):
+class _ToolEventBody(Struct):
     """A claim or a result; the result itself is skipped."""
 
     id: str = ""
@@ -129,7 +129,7 @@ class _ToolBody(Struct):
 
 
 _model_body = msgspec.json.Decoder(_ModelBody).decode
-_tool_body = msgspec.json.Decoder(_ToolBody).decode
+_tool_body = msgspec.json.Decoder(_ToolEventBody).decode
 _any_body = msgspec.json.Decoder().decode
 
 _Event = tuple[int, str, str, str, str, float]
@@ -280,7 +280,7 @@ class _RowReader:
                 state="running",
             )
 
-    def _tool(self, name: str, kind: str, seq: int, body: _ToolBody, at: float) -> TimelineRow:
+    def _tool(self, name: str, kind: str, seq: int, body: _ToolEventBody, at: float) -> TimelineRow:
         row = TimelineRow(id=name, kind="tool", seq=seq, label=body.name, call=body.id, start=at)
         row.text = self._short(bytes(body.args).decode("utf-8", "replace"))
         if kind.endswith("_claimed"):
@@ -395,7 +395,7 @@ class _RowReader:
         return self._short(cast("str", body.get("error") or ""))
 
 
-def _tool_state(body: _ToolBody) -> RowState:
+def _tool_state(body: _ToolEventBody) -> RowState:
     if body.error_type == "unknown_outcome":
         return "unknown"
     if body.status == "ok":

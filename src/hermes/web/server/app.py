@@ -97,7 +97,7 @@ def _json(data: object) -> Response:
     return Response(_encode(data), media_type="application/json")
 
 
-class _Answer(msgspec.Struct):
+class _QuestionAnswer(msgspec.Struct):
     """The answer to a question."""
 
     answer: str
@@ -209,7 +209,7 @@ class _Handlers:
 
     async def answer(self, request: Request) -> Response:
         """Answer a question."""
-        body = await _body(request, _Answer)
+        body = await _body(request, _QuestionAnswer)
 
         def work() -> Response:
             row = answer_question(self._service.store, request.path_params["question_id"], body.answer, body.reason)

@@ -38,7 +38,7 @@ class GeneratedImage(msgspec.Struct):
     revised_prompt: str | None = None
 
 
-class _Answer(msgspec.Struct):
+class _ImageAnswer(msgspec.Struct):
     data: list[GeneratedImage]
 
 
@@ -103,7 +103,7 @@ def _refusal(status: int, body: bytes) -> str:
 
 def _image(answer: bytes) -> GeneratedImage:
     try:
-        image = msgspec.json.decode(answer, type=_Answer).data[0]
+        image = msgspec.json.decode(answer, type=_ImageAnswer).data[0]
     except (ValueError, IndexError):
         raise ImagesError("the answer is not what /images/generations promises: no data[0]", "malformed") from None
     if not (image.b64_json or image.url):

@@ -68,7 +68,7 @@ class LangfuseSettings:
 
 def read_settings(env: Mapping[str, str], entries: Mapping[str, Any]) -> LangfuseSettings:
     """Settings from ``HERMES_LANGFUSE_*``, then ``LANGFUSE_*``, then ``plugins.entries`` of the configuration."""
-    source = _Source(env, entries)
+    source = _LangfuseVariables(env, entries)
     is_sdk_disabled = env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     return LangfuseSettings(
         public_key=source.text("public_key"),
@@ -85,7 +85,7 @@ def read_settings(env: Mapping[str, str], entries: Mapping[str, Any]) -> Langfus
     )
 
 
-class _Source:
+class _LangfuseVariables:
     """Finds a setting under each of its names."""
 
     def __init__(self, env: Mapping[str, str], entries: Mapping[str, Any]) -> None:

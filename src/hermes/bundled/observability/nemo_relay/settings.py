@@ -61,7 +61,7 @@ class RelaySettings:
 
 def read_settings(env: Mapping[str, str], cwd: Path) -> RelaySettings:
     """The settings in an environment. Relative folders are looked for in ``cwd``, from now on."""
-    reader = _Reader(env, cwd)
+    reader = _RelayVariables(env, cwd)
     toml = reader.text("PLUGINS_TOML")
     return RelaySettings(
         atof=reader.atof() if reader.switch("ATOF_ENABLED") else None,
@@ -72,7 +72,7 @@ def read_settings(env: Mapping[str, str], cwd: Path) -> RelaySettings:
     )
 
 
-class _Reader:
+class _RelayVariables:
     def __init__(self, env: Mapping[str, str], cwd: Path) -> None:
         self._env = env
         self._cwd = cwd

@@ -143,7 +143,7 @@ _EVENT = msgspec.json.Decoder(ResponsesEvent)
 _UNFINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
-class _Slot:
+class _OutputItem:
     """An output item in the making."""
 
     __slots__ = ("item", "pieces", "position", "refusals", "thoughts")
@@ -179,7 +179,7 @@ class ResponseAssembly:
         self.over = False
         self._endpoint = endpoint
         self._response: dict[str, Any] = {}
-        self._slots: dict[object, _Slot] = {}
+        self._slots: dict[object, _OutputItem] = {}
         self._calls = 0
 
     def event(self, payload: bytes, deltas: list[Delta]) -> None:
@@ -295,11 +295,11 @@ class ResponseAssembly:
             deltas.extend(TextDelta(text) for text in said.texts + said.refusals)
         slot.pieces, slot.refusals, slot.thoughts = [], [], []
 
-    def _slot(self, event: ResponsesEvent, kind: str) -> _Slot:
+    def _slot(self, event: ResponsesEvent, kind: str) -> _OutputItem:
         self.started = True
         slot = self._slots.get(event.output_index)
         if slot is None:
-            slot = self._slots[event.output_index] = _Slot({"type": kind}, self._calls)
+            slot = self._slots[event.output_index] = _OutputItem({"type": kind}, self._calls)
         return slot
 
     def _whole(self, kind: str, response: object) -> None:
