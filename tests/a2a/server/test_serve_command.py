@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from hermes.testing import ScriptedProvider, tool_call
-from support import is_running, run_hermes, start_hermes, write_config
+from support import is_running, run_hermes, start_hermes, without_sandbox_notice, write_config
 from support.a2a_rig import UNUSED_TLS, VERSION, sse_documents, wire_message
 from support.waiting import read_pid
 
@@ -57,7 +57,7 @@ def test_it_serves_and_ends_in_order(home: Path, workdir: Path, number: signal.S
                 process.send_signal(number)
                 last = sse_documents(response.read().decode())[-1]["result"]["statusUpdate"]["status"]
             output, errors = process.communicate(timeout=60)
-            assert (process.returncode, output, errors) == (0, "", "")
+            assert (process.returncode, output, without_sandbox_notice(errors)) == (0, "", "")
     assert last["state"] == "TASK_STATE_FAILED" and "stopped" in last["message"]["parts"][0]["text"]
     assert not is_running(pid)
 

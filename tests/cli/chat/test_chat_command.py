@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call
+from hermes.tools.sandbox.backend import cached_probe
+from hermes.tools.sandbox.confinement import probe_file
 from support import hermes_command, hermes_environment, run_hermes, start_hermes, write_config
 from support.waiting import HANG, read_pid, wait_until, wait_until_gone
 
@@ -373,6 +375,7 @@ def test_one_shot_chat_imports_nothing_it_does_not_use(home: Path, workdir: Path
 
     with ScriptedProvider([text("ok")]) as provider:
         write_config(home, provider.base_url)
+        cached_probe(probe_file(home))  # done by the first run of a home; without bubblewrap it tries Landlock
         done = subprocess.run(
             [sys.executable, "-c", program],
             cwd=workdir,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Generator
@@ -206,6 +207,32 @@ class TestLines:
         lines.wake()
         assert lines.wait(for_line=False) is None, "what is there stays for later"
         assert lines.wait() == "line"
+        os.close(writer)
+
+    def test_a_signal_that_another_thread_receives_ends_a_wait(self, pipe: tuple[LineReader, int]) -> None:
+        lines, writer = pipe
+        ended = threading.Event()
+        before = signal.signal(signal.SIGUSR1, lambda _number, _frame: None)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+
+        def receive() -> None:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+            signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+            if not ended.wait(30):
+                os.write(writer, b"waited in vain\n")
+
+        try:
+            with lines.woken_by_signals():
+                for _ in range(20):
+                    ended.clear()
+                    receiver = threading.Thread(target=receive)
+                    receiver.start()
+                    assert lines.wait() is None
+                    ended.set()
+                    receiver.join()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+            signal.signal(signal.SIGUSR1, before)
         os.close(writer)
 
 

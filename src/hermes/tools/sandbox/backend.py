@@ -99,6 +99,7 @@ def store_probe(cache: Path | None, found: SandboxProbe) -> None:
     with suppress(OSError):
         cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = cache.with_suffix(f".{os.getpid()}")
+        draft.touch(mode=0o600)
         draft.write_bytes(msgspec.json.encode(_StoredProbe(_machine(), found)))
         draft.replace(cache)
 

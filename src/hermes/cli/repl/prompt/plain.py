@@ -101,15 +101,15 @@ class PlainPrompt:
 
     @contextlib.contextmanager
     def _signal_handlers(self) -> Generator[None]:
-        """A signal handler only wakes the loop, which handles the signal outside of any lock."""
+        """Signals are collected for the loop, which handles them outside of any lock."""
 
         def take(number: int, _frame: FrameType | None) -> None:
             self._signals.append(number)
-            self._lines.wake()
 
         before = {number: signal.signal(number, take) for number in _SIGNALS}
         try:
-            yield
+            with self._lines.woken_by_signals():
+                yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -7,10 +7,11 @@ import contextlib
 import io
 import os
 import select
+import signal
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TextIO
 
 from hermes.cli.terminal import plain
@@ -47,8 +48,21 @@ class LineReader:
             return self._ready.popleft() if self._ready else None
         return None
 
+    @contextlib.contextmanager
+    def woken_by_signals(self) -> Generator[None]:
+        """End the wait with each signal. Its handler cannot do that: it runs only when the main thread no longer waits.
+
+        Without it a signal that another thread receives, or that arrives in the instant before the wait, is not
+        handled until the next line.
+        """
+        before = signal.set_wakeup_fd(self._bell.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+
     def wake(self) -> None:
-        """End the wait. Safe in signal handlers and other threads, even after ``close``."""
+        """End the wait. Safe in other threads, even after ``close``."""
         with contextlib.suppress(OSError):  # already woken, or closed
             self._bell.send(b".")
 
