@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -17,6 +16,7 @@ from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.registry import ToolContext
 from hermes.tools.terminal.background import ProcessTable
+from support import is_running
 from support.waiting import StoppedClock, wait_until
 
 
@@ -58,7 +58,7 @@ def gone() -> Callable[[int], bool]:
     """``gone(pid)`` waits until a process has ended. A zombie that its parent has yet to collect has ended, too."""
 
     def wait(pid: int) -> bool:
-        wait_until(lambda: not _lives(pid), f"the end of process {pid}")
+        wait_until(lambda: not is_running(pid), f"the end of process {pid}")
         return True
 
     return wait
@@ -72,12 +72,3 @@ def time_out_when(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], boo
         monkeypatch.setattr("hermes.tools.terminal.terminal.time", StoppedClock(condition, runs_on=True))
 
     return stop_clock
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return not state.stdout.strip().startswith("Z") and bool(state.stdout.strip())

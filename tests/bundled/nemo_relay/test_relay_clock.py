@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from hermes.bundled.observability.nemo_relay.sessions import Clock
 from hermes.hooks.queue import BackgroundQueue
@@ -46,8 +49,10 @@ def test_what_is_told_later_keeps_its_moment() -> None:
     assert first.utcoffset() is not None
 
 
-def test_the_turn_does_not_wait_for_the_export(relay_folder: Path) -> None:
+def test_the_turn_does_not_wait_for_the_export(relay_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
+    fired, exported = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 1, 13, tzinfo=UTC)
+    monkeypatch.setattr(time, "time", lambda: (exported if go.is_set() else fired).timestamp())
     who = {"session_id": "s", "task_id": "t", "turn_id": "s:t"}
     with PluginHarness(PLUGIN) as harness:
         harness.hooks.queue(harness.plugin.manifest.key).put(lambda: go.wait(HANG))
@@ -59,7 +64,6 @@ def test_the_turn_does_not_wait_for_the_export(relay_folder: Path) -> None:
             harness.fire("post_api_request", **attempt, finish_reason="tool_calls")
             harness.fire("pre_tool_call", **call, args={"command": "true"})
             harness.fire("post_tool_call", **call, result="{}", status="ok")
-        fired = datetime.now(UTC)
         stream = relay_folder / "atof" / "events.jsonl"
         assert not stream.exists() or stream.read_bytes() == b""  # nothing of it was exported yet
         assert harness.hooks.runner.threads.idle == 0  # nor handed to a thread and waited for
@@ -69,7 +73,7 @@ def test_the_turn_does_not_wait_for_the_export(relay_folder: Path) -> None:
     found = events(relay_folder)
     spans = [*scopes(found, "llm"), *scopes(found, "tool")]
     assert problems(relay_folder) == [] and len(spans) == 200
-    assert all(datetime.fromisoformat(str(one["timestamp"])) <= fired for one in spans)
+    assert all(datetime.fromisoformat(str(one["timestamp"])) < exported for one in spans)
 
 
 def test_what_waits_when_the_process_ends_is_exported(relay_folder: Path) -> None:

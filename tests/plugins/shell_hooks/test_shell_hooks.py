@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Generator
@@ -345,9 +344,7 @@ def test_output_is_kept_up_to_a_limit_and_the_rest_is_read(tmp_path: Path) -> No
 
 def own_children() -> set[int]:
     """The processes that this one started and that are running, or ended and not waited for."""
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,comm="], capture_output=True, text=True, check=True).stdout
-    rows = [line.split(None, 2) for line in listed.splitlines()]
-    return {int(pid) for pid, parent, name in rows if int(parent) == os.getpid() and name != "ps"}
+    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
 
 
 def test_no_descriptor_and_no_process_is_left(shell: ShellRig) -> None:
