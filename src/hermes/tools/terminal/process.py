@@ -85,7 +85,7 @@ def _wait(process: BackgroundProcess, args: Args, context: ToolContext) -> str:
 
 
 def _kill(process: BackgroundProcess, args: Args, context: ToolContext) -> str:
-    if process.exit_code is not None and process.child.output_ended:
+    if process.exit_code is not None and (process.child.output_ended or not process.child.signal(0)):
         return tool_result(status="already_exited", session_id=process.id, **_exit(process))
     process.kill()
     return tool_result(status="killed", session_id=process.id, **_exit(process))
