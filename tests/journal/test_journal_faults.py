@@ -288,8 +288,10 @@ except JournalError as error:
 
 
 def read_only(folder: Path) -> tuple[str, ...]:
-    """Make a folder one that cannot be written, for root too."""
+    """Make a folder and its files such that they cannot be written, for root too."""
     if os.geteuid() != 0:
+        for file in folder.iterdir():
+            file.chmod(0o400)
         folder.chmod(0o500)
         return ()
     if not can_mount():
@@ -313,6 +315,8 @@ def use_read_only(folder: Path) -> list[str]:
         done = python(READ_ONLY, str(folder), wrapper=read_only(folder))
     finally:
         folder.chmod(0o700)
+        for file in folder.iterdir():
+            file.chmod(0o600)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

@@ -8,6 +8,8 @@ import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from hermes.gateway.platforms.streams import abort_stream
+
 if TYPE_CHECKING:
     import ssl
 
@@ -160,7 +162,7 @@ class ImapClient:
                 await self.command("LOGOUT")
                 self._writer.close()
                 await self._writer.wait_closed()
-        self._writer.transport.abort()
+        abort_stream(self._writer)
 
     async def command(self, *words: str) -> list[ImapResponse]:
         """Send a command and return the untagged responses to it. Raises ``ImapError`` when it fails."""

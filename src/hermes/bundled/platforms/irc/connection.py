@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hermes.gateway.platforms.streams import abort_stream
+
 from .protocol import (
     MAX_TAGGED_LINE,
     IrcLine,
@@ -243,7 +245,7 @@ class IrcConnection:
                     await writer.drain()
                 writer.close()
                 await writer.wait_closed()
-        writer.transport.abort()
+        abort_stream(writer)
 
     async def _wait_for_credit(self) -> None:
         """Servers cut off clients that send too fast: a few lines at once, then one each ``line_interval`` seconds."""

@@ -19,6 +19,8 @@ from wsproto.events import (
 )
 from wsproto.utilities import ProtocolError
 
+from hermes.gateway.platforms.streams import abort_stream
+
 _READ_BYTES = 65_536
 #: A longer message is a fault.
 _MAX_MESSAGE = 4 << 20
@@ -104,7 +106,7 @@ class WebSocket:
                 self._send(CloseConnection(code=1000))
                 self._writer.close()
                 await self._writer.wait_closed()
-        self._writer.transport.abort()
+        abort_stream(self._writer)
 
     def _send(self, event: Event) -> None:
         try:
