@@ -264,10 +264,13 @@ missing.__annotations__["value"] = "NoSuchType"  # as a hint for a name that is 
         (stars, r"\*\*values"),
         (positional, "value"),
         (odd, "parameter 'value' has the type object: there is no JSON schema for object; usable are str, int"),
-        (opens, r"'opens': parameter 'where' has the type pathlib\.Path: there is no JSON schema for pathlib\.Path"),
+        (
+            opens,
+            r"'opens': parameter 'where' has the type pathlib.*\.Path: there is no JSON schema for pathlib.*\.Path",
+        ),
         (
             opens_many,
-            r"parameter 'where' has the type list\[pathlib\.Path\]: there is no JSON schema for pathlib\.Path",
+            r"parameter 'where' has the type list\[pathlib.*\.Path\]: there is no JSON schema for pathlib.*\.Path",
         ),
         (turns, "parameter 'value' has the type complex: there is no JSON schema for complex; usable are str, int"),
         (calls, r"parameter 'back' has the type .*Callable\[\[int\], int\]: there is no JSON schema for"),

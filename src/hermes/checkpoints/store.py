@@ -141,11 +141,15 @@ class CheckpointStore:
             connection = sqlite3.connect(
                 self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            connection.execute("PRAGMA journal_mode = TRUNCATE")
-            connection.execute("PRAGMA foreign_keys = ON")
-            if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-                _make_tables(connection)
+            try:
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                connection.execute("PRAGMA journal_mode = TRUNCATE")
+                connection.execute("PRAGMA foreign_keys = ON")
+                if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+                    _make_tables(connection)
+            except BaseException:
+                connection.close()
+                raise
             self._connection = connection
         return self._connection
 
