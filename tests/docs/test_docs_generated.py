@@ -25,11 +25,10 @@ from .setting_exercise import RECORD, run_exercise
 
 @pytest.mark.parametrize("path", all_pages(), ids=lambda path: path.name)
 def test_generated_blocks_are_up_to_date(path: Path) -> None:
+    if path.name == "chat.md" and sys.version_info >= (3, 13):
+        pytest.skip("the page shows a help text, which argparse of Python 3.13 formats in another way")
     page = path.read_text()
-    made = up_to_date(page)
-    if sys.version_info >= (3, 13):  # argparse breaks the lines of a usage elsewhere
-        made, page = " ".join(made.split()), " ".join(page.split())
-    assert made == page, "run: python -m tests.docs"
+    assert up_to_date(page) == page, "run: python -m tests.docs"
 
 
 def test_every_generated_block_stands_on_one_page() -> None:
