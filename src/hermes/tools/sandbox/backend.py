@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
+from hermes.config.files import write_private_document
+from hermes.errors import ConfigError
+
 if TYPE_CHECKING:
     from hermes.tools.sandbox.profile import SandboxProfile
 
@@ -96,12 +99,9 @@ def store_probe(cache: Path | None, found: SandboxProbe) -> None:
     """Store a result for ``cached_probe``. A file that cannot be written is no problem: the next run probes again."""
     if cache is None:
         return
-    with suppress(OSError):
+    with suppress(OSError, ConfigError):
         cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = cache.with_suffix(f".{os.getpid()}")
-        draft.touch(mode=0o600)
-        draft.write_bytes(msgspec.json.encode(_StoredProbe(_machine(), found)))
-        draft.replace(cache)
+        write_private_document(cache, _StoredProbe(_machine(), found))
 
 
 class _StoredProbe(msgspec.Struct):
