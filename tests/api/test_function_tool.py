@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -240,6 +241,10 @@ def test_methods_and_callable_objects() -> None:
     assert function_tool(counter).name == "Counter"
 
 
+#: Python 3.13 calls the module of ``Path`` by another name.
+PATH = re.escape(f"{Path.__module__}.Path")
+
+
 def star(*values: int) -> None: ...
 def stars(**values: int) -> None: ...
 def positional(value: int, /) -> None: ...
@@ -266,11 +271,11 @@ missing.__annotations__["value"] = "NoSuchType"  # as a hint for a name that is 
         (odd, "parameter 'value' has the type object: there is no JSON schema for object; usable are str, int"),
         (
             opens,
-            r"'opens': parameter 'where' has the type pathlib.*\.Path: there is no JSON schema for pathlib.*\.Path",
+            rf"'opens': parameter 'where' has the type {PATH}: there is no JSON schema for {PATH}",
         ),
         (
             opens_many,
-            r"parameter 'where' has the type list\[pathlib.*\.Path\]: there is no JSON schema for pathlib.*\.Path",
+            rf"parameter 'where' has the type list\[{PATH}\]: there is no JSON schema for {PATH}",
         ),
         (turns, "parameter 'value' has the type complex: there is no JSON schema for complex; usable are str, int"),
         (calls, r"parameter 'back' has the type .*Callable\[\[int\], int\]: there is no JSON schema for"),

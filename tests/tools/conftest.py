@@ -16,8 +16,7 @@ from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.registry import ToolContext
 from hermes.tools.terminal.background import ProcessTable
-from support import is_running
-from support.waiting import StoppedClock, wait_until
+from support.waiting import StoppedClock, wait_until_gone
 
 
 @pytest.fixture
@@ -58,7 +57,7 @@ def gone() -> Callable[[int], bool]:
     """``gone(pid)`` waits until a process has ended. A zombie that its parent has yet to collect has ended, too."""
 
     def wait(pid: int) -> bool:
-        wait_until(lambda: not is_running(pid), f"the end of process {pid}")
+        wait_until_gone(pid)
         return True
 
     return wait
