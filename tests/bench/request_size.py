@@ -17,7 +17,7 @@ def measure(workspace: Workspace) -> list[Row]:
     """One row, taken from the request as it arrived at the server."""
     plan = Plan()
     workspace.report()
-    workspace.chat(plan, "--toolsets", "all")
+    workspace.chat(plan, "--toolsets", "default")
     body = workspace.report().body
     request: dict[str, Any] = msgspec.json.decode(body)
     prompt = len(request["messages"][0]["content"].encode())

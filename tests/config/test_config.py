@@ -43,7 +43,7 @@ def test_a_missing_file_gives_the_documented_defaults(tmp_path: Path) -> None:
     assert (config.approvals.mode, config.approvals.timeout) == ("manual", 60)
     assert (config.delegation.max_iterations, config.delegation.max_spawn_depth) == (50, 1)
     assert (config.compression.threshold, config.memory.memory_char_limit) == (0.5, 2_200)
-    assert config.toolsets == ["hermes-cli"]
+    assert config.toolsets == ["default"]
     assert config.security.redact_secrets is True
 
 

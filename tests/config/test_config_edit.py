@@ -182,7 +182,7 @@ def test_lists_are_added_to_and_taken_from(home: Path, path: Path) -> None:
     assert edit_list(home, "plugins.disabled", add=["b"]) == ["b"]
     assert edit_list(home, "plugins.disabled", remove=["b"]) == []
     assert edit_list(home, "command_allowlist", remove=["x"]) == []
-    assert edit_list(home, "toolsets", add=["web"]) == ["hermes-cli", "web"]
+    assert edit_list(home, "toolsets", add=["web"]) == ["default", "web"]
     text = path.read_text()
     assert "- a     # first" in text
     assert "command_allowlist" not in text

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.errors import HermesError, PluginError
 from hermes.tools.builtin import builtin_tools
@@ -39,6 +40,7 @@ def names(tools: list[Tool]) -> list[str]:
         (["terminal"], ["process", "terminal"]),
         (["terminal", " file "], ALL),
         (["file", "file"], FILE),
+        (["default"], ALL),
         (["hermes-cli"], ALL),
         (["all"], ALL),
         (["*"], ALL),
@@ -53,9 +55,18 @@ def test_toolsets_stand_for_tools(registry: ToolRegistry, chosen: list[str], exp
 
 def test_a_toolset_that_talks_to_others_must_be_asked_for(registry: ToolRegistry) -> None:
     registry.add(plugin_tool("a2a_send", "a2a"))
-    for everything in ("all", "*", "hermes-cli"):
-        assert names(select_tools(registry, [everything])) == ALL
-    assert names(select_tools(registry, ["hermes-cli", "a2a"])) == ["a2a_send", *ALL]
+    for usual in ("default", "hermes-cli", "hermes-gateway", "hermes-acp", "hermes-api-server"):
+        assert names(select_tools(registry, [usual])) == ALL
+    assert names(select_tools(registry, ["default", "a2a"])) == ["a2a_send", *ALL]
+
+
+def test_all_is_all(registry: ToolRegistry) -> None:
+    registry.add(plugin_tool("a2a_send", "a2a"))
+    registry.add(plugin_tool("tool_search", "tool_search"))  # no capability of its own
+    registry.add(replace(plugin_tool("web_fetch", "web"), plugin=""))
+    for everything in ("all", "*"):
+        assert names(select_tools(registry, [everything])) == sorted(["a2a_send", "web_fetch", *ALL])
+    assert names(select_tools(registry, ["default"])) == ALL
 
 
 def test_toolsets_and_tools_can_be_left_out(registry: ToolRegistry) -> None:
@@ -84,10 +95,10 @@ def test_plugin_tools_have_their_own_toolset_or_join_one(registry: ToolRegistry)
         ("flie", "did you mean 'file'?"),
         ("terminals", "did you mean 'terminal'?"),
         ("read_file", "there is no toolset 'read_file'; it is a tool of the toolset 'file'"),
-        ("web", "there are: *, all, coding, debugging, file, hermes-cli, terminal"),
-        ("delegation", "there is no toolset 'delegation'; there are: *, all"),
-        ("safe", "there is no toolset 'safe'; there are: *, all"),
-        ("", "there is no toolset ''; there are: *, all"),
+        ("web", "there are: all, coding, debugging, default, file, terminal"),
+        ("delegation", "there is no toolset 'delegation'; there are: all"),
+        ("safe", "there is no toolset 'safe'; there are: all"),
+        ("", "there is no toolset ''; there are: all"),
     ],
 )
 def test_an_unknown_toolset_is_named_with_what_there_is(registry: ToolRegistry, name: str, hint: str) -> None:

@@ -1,1 +1,1 @@
-"""Tools: registry, validation of arguments, and the six built-in tools."""
+"""Tools: the registry, toolsets, validation of arguments, and the tools that need no session."""

@@ -1,4 +1,4 @@
-"""The six built-in tools: their schemas and descriptions for the model, and their handlers."""
+"""The tools of files, commands and searches: their schemas and descriptions for the model, and their handlers."""
 
 from __future__ import annotations
 

@@ -7,11 +7,22 @@ from collections.abc import Iterable, Sequence
 from hermes.errors import HermesError, did_you_mean
 from hermes.tools.registry import Tool, ToolRegistry
 
-#: Names for all toolsets, except opt-in ones.
-_EVERYTHING = ("all", "*", "hermes-cli")
+#: What a session is offered unless the settings say otherwise: every tool that is not opt-in.
+DEFAULT = "default"
+#: Every tool, opt-in ones too. Those of the tool search are no capability of their own and stay out.
+ALL = "all"
+#: Other names of toolsets that are accepted; those of hermes-agent mean the default.
+ALIASES = {
+    "*": ALL,
+    "hermes-cli": DEFAULT,
+    "hermes-gateway": DEFAULT,
+    "hermes-acp": DEFAULT,
+    "hermes-api-server": DEFAULT,
+}
 
 #: Opt-in toolsets, only enabled by name: they contact others on the user's behalf, or stand for tools in a request.
 _ON_REQUEST = ("a2a", "tool_search")
+_SEARCH = "tool_search"
 #: Opt-in tools: offered when their toolset is named. What others add to these toolsets is offered as usual.
 _TOOLS_ON_REQUEST = frozenset({"web_search", "web_fetch", "execute_code", "vision_analyze"})
 
@@ -30,12 +41,12 @@ def select_tools(registry: ToolRegistry, names: Iterable[str], disabled: Iterabl
     """
     known = toolsets(registry)
     chosen: set[str] = set()
-    for name in names:
-        if name.strip() not in known:
-            raise HermesError(_unknown(name.strip(), known, registry))
-        chosen |= known[name.strip()]
-    for name in disabled:
-        chosen -= known.get(name.strip(), frozenset({name.strip()}))
+    for name in map(toolset_name, names):
+        if name not in known:
+            raise HermesError(_unknown(name, known, registry))
+        chosen |= known[name]
+    for name in map(toolset_name, disabled):
+        chosen -= known.get(name, frozenset({name}))
     tools = (registry.get(name) for name in sorted(chosen))
     return [tool for tool in tools if tool is not None and registry.is_available(tool)]
 
@@ -54,11 +65,16 @@ def only_allowed(tools: Sequence[Tool], allowed: Iterable[str]) -> list[Tool]:
     return [tool for tool in tools if tool.name in chosen]
 
 
+def toolset_name(written: str) -> str:
+    """The one name of a toolset that a person, a model or a file wrote."""
+    return ALIASES.get(written.strip(), written.strip())
+
+
 def toolsets(registry: ToolRegistry) -> dict[str, frozenset[str]]:
-    """Every toolset with the names of its tools. A plugin's tools join a toolset by naming it."""
+    """Every toolset by its one name, with the names of its tools. A plugin's tools join a toolset by naming it."""
     members: dict[str, set[str]] = {}
     for tool in registry.all().values():
-        members.setdefault(tool.toolset, set()).add(tool.name)
+        members.setdefault(toolset_name(tool.toolset), set()).add(tool.name)
     found = {name: frozenset(tools) for name, tools in members.items()}
     for group, parts in _GROUPS.items():
         tools = frozenset[str]().union(*(members.get(part, ()) for part in (*parts, group)))
@@ -66,8 +82,9 @@ def toolsets(registry: ToolRegistry) -> dict[str, frozenset[str]]:
             found[group] = tools
     for name, alias in registry.declared.items():
         found.setdefault(alias, found.setdefault(name, frozenset()))
-    everything = frozenset(name for name, tool in registry.all().items() if not _is_on_request(tool))
-    return found | dict.fromkeys(_EVERYTHING, everything)
+    everything = [tool for tool in registry.all().values() if tool.toolset != _SEARCH]
+    by_default = frozenset(tool.name for tool in everything if not _is_on_request(tool))
+    return found | {ALL: frozenset(tool.name for tool in everything), DEFAULT: by_default}
 
 
 def _is_on_request(tool: Tool) -> bool:

@@ -100,6 +100,16 @@ def test_a_child_does_its_task_in_a_conversation_of_its_own(make_host: HostFacto
     assert "child agent" not in provider.requests[0].messages[0]["content"]
 
 
+def test_a_call_waits_for_its_children_whatever_else_it_asks_for(make_host: HostFactory) -> None:
+    """``background`` is no argument: a model that has seen it elsewhere gets the result of the call all the same."""
+    with ScriptedProvider({"go": delegating(goal="a", background=True), "a": text("It is done.")}) as provider:
+        make_host(provider).new_session().run("go")
+        [result] = result_of(provider)["results"]
+        schema = next(tool for tool in provider.requests[0].body["tools"] if tool["function"]["name"] == "delegate_task")
+    assert (result["status"], result["summary"]) == ("completed", "It is done.")
+    assert "background" not in schema["function"]["parameters"]["properties"]
+
+
 def test_hooks_tell_the_whole_family(make_host: HostFactory) -> None:
     with ScriptedProvider({"go": delegating(goal="work"), "work": text("worked")}) as provider:
         host = make_host(provider)

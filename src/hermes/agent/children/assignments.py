@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hermes.config.schema.sections import DelegationConfig
 from hermes.errors import HermesError, did_you_mean
 from hermes.tools.registry import Args, Tool, ToolRegistry
-from hermes.tools.toolsets import toolsets
+from hermes.tools.toolsets import toolset_name, toolsets
 
 if TYPE_CHECKING:
     from hermes.tools.prompt_files import PromptFile
@@ -120,13 +120,14 @@ class AssignmentReader:
         if not wanted:
             return own
         known = {name: tools & own for name, tools in toolsets(self.registry).items() if tools & own}
-        for name in wanted:
-            if name.strip() not in known:
+        names = [toolset_name(name) for name in wanted]
+        for name in names:
+            if name not in known:
                 raise HermesError(
-                    f"toolset {name.strip()!r} cannot be given to a child; you have: {', '.join(sorted(known))}. "
+                    f"toolset {name!r} cannot be given to a child; you have: {', '.join(sorted(known))}. "
                     f"Leave toolsets out to give the child all of them."
                 )
-        return frozenset[str]().union(*(known[name.strip()] for name in wanted))
+        return frozenset[str]().union(*(known[name] for name in names))
 
 
 def _is_of_mcp(tool: Tool) -> bool:

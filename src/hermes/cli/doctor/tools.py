@@ -147,11 +147,11 @@ def check_toolsets(installation: Installation) -> Iterator[CheckResult]:
 def _known(installation: Installation, config: Config) -> tuple[set[str], set[str]]:
     """The toolsets and tools of a host without plugins."""
     from hermes.host import Host, HostOptions
-    from hermes.tools.toolsets import toolsets
+    from hermes.tools.toolsets import ALIASES, toolsets
 
     bare = Config(model=config.model, terminal=config.terminal)
     with Host(installation.home, bare, HostOptions(use_enabled_plugins=False), cwd=installation.cwd) as host:
-        return set(toolsets(host.tools)), set(host.tools.all())
+        return {*toolsets(host.tools), *ALIASES}, set(host.tools.all())
 
 
 def _unknown(setting: str, name: str, known: set[str], *, is_harmless: bool) -> CheckResult:

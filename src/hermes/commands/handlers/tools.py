@@ -7,6 +7,7 @@ from collections.abc import Mapping, Set
 from hermes.commands.conversation import Conversation
 from hermes.commands.text import columns, plural
 from hermes.errors import HermesError, did_you_mean
+from hermes.tools.toolsets import ALIASES
 from hermes.tools.toolsets import toolsets as all_toolsets
 
 
@@ -35,7 +36,8 @@ def _note(conversation: Conversation, name: str) -> str:
 def toolsets(conversation: Conversation, arguments: str) -> str:
     """List the toolsets, or change which of them the model has in this session."""
     if arguments:
-        return _change(conversation, arguments, "toolset", all_toolsets(conversation.host.tools))
+        known = all_toolsets(conversation.host.tools)
+        return _change(conversation, arguments, "toolset", known | {name: known[ALIASES[name]] for name in ALIASES})
     offered = {tool.name for tool in conversation.session.offered}
     known = all_toolsets(conversation.host.tools)
     rows = [

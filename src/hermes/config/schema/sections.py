@@ -544,7 +544,7 @@ class Config(Struct, kw_only=True):
     providers: dict[str, ModelProviderConfig] = {}  #: Named endpoints.
     fallback_providers: list[FallbackConfig] = []  #: Tried in this order when the model fails.
     credential_pool_strategies: dict[str, PoolStrategy] = {}  #: How the keys of a provider take turns.
-    toolsets: list[str] = field(default_factory=lambda: ["hermes-cli"])  #: Toolsets offered to the model.
+    toolsets: list[str] = field(default_factory=lambda: ["default"])  #: Toolsets offered to the model.
     platform_toolsets: dict[str, list[str]] = {}  #: Toolsets by platform.
     agent: AgentConfig = field(default_factory=AgentConfig)
     agents: dict[str, AgentProfileConfig] = {}  #: Named agents.

@@ -14,7 +14,7 @@ from hermes.hooks.copies import isolate
 from hermes.sanitize.surrogates import encodable
 from hermes.tools.results import tool_error
 from hermes.tools.results import tool_result as fields_result
-from hermes.tools.toolsets import toolsets
+from hermes.tools.toolsets import toolset_name, toolsets
 
 if TYPE_CHECKING:
     from hermes.plugins.compat.names import Names
@@ -139,7 +139,7 @@ class Registry:
 
     def get_tool_names_for_toolset(self, toolset: str) -> list[str]:
         """The tools of a toolset, sorted."""
-        return sorted(toolsets(self._host.tools).get(toolset, ()))
+        return sorted(toolsets(self._host.tools).get(toolset_name(toolset), ()))
 
     def is_toolset_available(self, toolset: str) -> bool:
         """Whether some tool of it can work here."""

@@ -33,7 +33,7 @@ from hermes.record.replay.transport import NoNetwork, RecordedTransport
 from hermes.record.rows import read_sessions, read_turns, remove_turns, set_head, stored_bytes, write_rows
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt, new_id
-from hermes.tools.toolsets import toolsets
+from hermes.tools.toolsets import toolset_name, toolsets
 
 ToolMode = Literal["recorded", "live"]
 
@@ -178,7 +178,8 @@ class _ReplayRun:
                 self._tools.install(host.tools)
             if host.options.toolsets is not None:
                 known = toolsets(host.tools)
-                host.options = replace(host.options, toolsets=[name for name in host.options.toolsets if name in known])
+                kept = [name for name in map(toolset_name, host.options.toolsets) if name in known]
+                host.options = replace(host.options, toolsets=kept)
             yield host
 
     def _options(self, plugin_objects: Sequence[object]) -> HostOptions:
