@@ -33,7 +33,8 @@ from hermes.checkpoints.port import CheckpointPort
 from hermes.config.changes import changed_settings, config_digest
 from hermes.config.load import FreshConfig
 from hermes.config.principals import SERVED_PLATFORMS
-from hermes.config.schema.sections import BudgetsConfig, Config, PermissionMode
+from hermes.config.schema.modes import UNASKED_MODE, PermissionMode
+from hermes.config.schema.sections import BudgetsConfig, Config
 from hermes.config.secrets import home_secrets
 from hermes.errors import HermesError, SessionNotFound
 from hermes.hooks.table import Hooks
@@ -275,7 +276,7 @@ class Host:
             redactor=self.redactor,
             model=ModelApproval(self.side, self.open_sessions.endpoints, self.redactor),
             modes=SessionModes(
-                "yolo" if self.options.allow_everything else rules.permission_mode,
+                UNASKED_MODE if self.options.allow_everything else rules.permission_mode,
                 chosen=None if self.options.allow_everything else self.options.permission_mode,
                 store=self.sessions.set_mode,
             ),

@@ -40,7 +40,8 @@ def test_a_missing_file_gives_the_documented_defaults(tmp_path: Path) -> None:
     assert loaded.path == tmp_path / "config.yaml"
     assert (config.agent.max_turns, config.agent.api_max_retries, config.agent.max_verify_nudges) == (90, 3, 3)
     assert (config.terminal.timeout, config.tool_output.max_bytes, config.file_read_max_chars) == (180, 50_000, 100_000)
-    assert (config.approvals.mode, config.approvals.timeout) == ("manual", 60)
+    assert (config.approvals.permission_mode, config.approvals.reviewer) == ("ask", "user")
+    assert config.approvals.timeout == 60
     assert (config.delegation.max_iterations, config.delegation.max_spawn_depth) == (50, 1)
     assert (config.compression.threshold, config.memory.memory_char_limit) == (0.5, 2_200)
     assert config.toolsets == ["default"]
@@ -158,7 +159,7 @@ def test_older_lists_are_folded_in() -> None:
 
 def test_words_of_older_yaml_mean_what_their_writer_meant() -> None:
     config = load("approvals: {mode: off}\nmemory: {memory_enabled: no, user_profile_enabled: Yes}\nmodel: 1:30\n")
-    assert config.approvals.mode == "off"
+    assert config.approvals.permission_mode == "yolo"
     assert (config.memory.memory_enabled, config.memory.user_profile_enabled) == (False, True)
     assert config.model.default == "1:30"
 

@@ -60,7 +60,12 @@ def test_settings_in_effect_are_those_that_a_run_reads() -> None:
     seen = keys_in_effect()
     assert {"model.base_url", "providers.<name>.model", "fallback_providers[].key_env", "plugins.entries"} <= seen
     assert "mcp_servers.<name>.keepalive_interval" in seen
-    assert {"local.threads", "approvals.mode", "delegation.max_concurrent_children", "compression.threshold"} <= seen
+    assert {
+        "local.threads",
+        "approvals.permission_mode",
+        "delegation.max_concurrent_children",
+        "compression.threshold",
+    } <= seen
     assert seen.isdisjoint(("security.redact_secrets", "terminal.backend"))
 
 

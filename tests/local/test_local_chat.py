@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,9 +111,11 @@ def test_at_the_command_line(installed: Path, workdir: Path) -> None:
 # -- commands -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["manual", "smart", "off"])
-def test_commands_are_refused_where_nobody_can_be_asked(new_host: NewHost, workdir: Path, mode: str) -> None:
-    approvals = ApprovalsConfig(mode=mode, headless="allow", tools={"terminal": "allow"})  # pyright: ignore[reportArgumentType]
+@pytest.mark.parametrize("settings", [{}, {"reviewer": "model"}, {"permission_mode": "yolo"}])
+def test_commands_are_refused_where_nobody_can_be_asked(
+    new_host: NewHost, workdir: Path, settings: dict[str, Any]
+) -> None:
+    approvals = ApprovalsConfig(**settings, headless="allow", tools={"terminal": "allow"})
     config = Config(approvals=approvals, command_allowlist=["embedded-model"])
     result = ask(new_host(config, allow_everything=True), RUN)
     assert [call.status for call in result.tool_calls] == ["blocked"]

@@ -125,14 +125,11 @@ class AcpServer:
         return {}
 
     def _set_mode(self, params: Params, _reply: RpcReply) -> Any:
-        from typing import get_args
-
-        from hermes.agent.approvals.modes import MODES
-        from hermes.config.schema.sections import PermissionMode
+        from hermes.config.schema.modes import MODES
         from hermes.errors import did_you_mean
 
         editor, mode = self._session_of(params), params.get("modeId")
-        known = next((name for name in get_args(PermissionMode) if name == mode), None)
+        known = next((name for name in MODES if name == mode), None)
         if known is None:
             raise RpcError(INVALID_PARAMS, f"there is no mode {mode!r}{did_you_mean(str(mode), MODES)}")
         assert self._host is not None
@@ -198,11 +195,11 @@ class AcpServer:
 
     def _answered(self, editor: EditorSession, reply: RpcReply, *, with_id: bool) -> Any:
         """Answer with the modes, then report the commands: an editor takes updates only for sessions that it knows."""
-        from hermes.agent.approvals.modes import MODES
         from hermes.commands.table import all_commands
+        from hermes.config.schema.modes import MODES
 
         assert self._host is not None
-        modes = [{"id": name, "name": name, "description": text} for name, text in MODES.items()]
+        modes = [{"id": name, "name": name, "description": traits.summary} for name, traits in MODES.items()]
         current = self._host.approvals.modes.of(editor.session.id)
         result: dict[str, Any] = {"modes": {"currentModeId": current, "availableModes": modes}}
         reply.send({"sessionId": editor.session.id, **result} if with_id else result)

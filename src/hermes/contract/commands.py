@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from hermes.config.schema.modes import MODES
+
 
 class SlashCommand(NamedTuple):
     """One command as data: what help, completion and the documentation show of it."""
@@ -114,9 +116,9 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand(
         "mode",
         "show or change what runs without asking",
-        "[plan | ask | accept-edits | auto | yolo]",
+        f"[{' | '.join(MODES)}]",
         _SETTINGS,
-        words=("plan", "ask", "accept-edits", "auto", "yolo"),
+        words=tuple(MODES),
         at_prompt=True,
         yields=True,
     ),

@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import msgspec
 
-from hermes.config.schema.sections import PermissionMode
+from hermes.config.schema.modes import MODES, NAMES_ELSEWHERE, PermissionMode
 from hermes.config.trust import FolderTrust, project_root
 from hermes.errors import ConfigError, did_you_mean
 
@@ -29,8 +29,6 @@ MAX_FILES = 500
 _NAME = re.compile(r"[a-z][\w-]*(?::[\w-]+)?")
 #: A command in the text, whose output takes its place.
 _INLINE_COMMAND = re.compile(r"!`([^`\n]+)`")
-#: What other agents call our permission modes.
-_MODES_ELSEWHERE = {"default": "ask", "acceptEdits": "accept-edits", "bypassPermissions": "yolo"}
 _ARGUMENT = re.compile(r"\$(ARGUMENTS|[1-9])")
 
 
@@ -219,9 +217,9 @@ def _parsed(path: Path, name: str, kind: PromptKind, source: PromptSource, root:
 
 def _mode(name: str, path: Path) -> PermissionMode | Literal[""]:
     try:
-        return msgspec.convert(_MODES_ELSEWHERE.get(name, name), PermissionMode | Literal[""])
+        return msgspec.convert(NAMES_ELSEWHERE.get(name, name), PermissionMode | Literal[""])
     except msgspec.ValidationError:
-        hint = did_you_mean(name, get_args(PermissionMode))
+        hint = did_you_mean(name, MODES)
         raise ConfigError(f"{path}: there is no mode {name!r}{hint}") from None
 
 

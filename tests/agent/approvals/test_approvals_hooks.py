@@ -57,7 +57,7 @@ def test_every_answer_closes_its_question(home: Path, workdir: Path, choice: str
         (RISKY, {}),
         (NEVER, {}),
         (RISKY, {"yolo": True}),
-        (RISKY, {"mode": "off"}),
+        (RISKY, {"permission_mode": "yolo"}),
         (RISKY, {"headless": "allow"}),
         (RISKY, {"deny": ["touch*"]}),
         (RISKY, {"allowlist": [RULE]}),

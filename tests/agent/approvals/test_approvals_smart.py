@@ -1,4 +1,4 @@
-"""``approvals.mode: smart``: the auxiliary model is asked first, and in doubt a person is."""
+"""``approvals.reviewer: model``: the auxiliary model is asked first, and in doubt a person is."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def converse(
     """The events, the requests for an opinion, and the choices on record, newest first."""
     with (
         ScriptedProvider(model(opinion, command)) as provider,
-        approving_host(home, workdir, provider, mode="smart", **settings) as host,
+        approving_host(home, workdir, provider, reviewer="model", **settings) as host,
     ):
         recorder = EventRecorder().attach(host.hooks)
         session = host.new_session()
@@ -105,7 +105,7 @@ def test_the_opinion_is_for_this_call_only(home: Path, workdir: Path) -> None:
     assert choices == ["smart_approve"]
     with (
         ScriptedProvider(model(text("DENY"))) as provider,
-        approving_host(home, workdir, provider, mode="smart") as host,
+        approving_host(home, workdir, provider, reviewer="model") as host,
     ):
         result = host.latest_session().run("again")
     assert [call.status for call in result.tool_calls] == ["blocked"]

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.approvals.modes import MODES, STEPPED
 from hermes.config import load_config
+from hermes.config.schema.modes import MODES, STEPPED
 from hermes.config.schema.sections import TerminalConfig
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider, ScriptedResponder, text, tool_call
 from hermes.tools.registry import Tool
+from policy.corpus import judge
 from support import run_hermes, write_config
 from support.approval_rig import NEVER, RISKY, approval_config, says
 from support.hook_callbacks import note
@@ -147,12 +148,31 @@ def test_the_configuration_sets_the_mode_and_the_command_line_counts_more(home: 
         assert host.approvals.modes.default == "yolo"
 
 
-def test_asking_no_one_is_the_mode_without_questions(home: Path, workdir: Path) -> None:
-    with (
-        ScriptedProvider([]) as provider,
-        Host(home, approval_config(provider, mode="off"), cwd=workdir, env={}) as host,
-    ):
-        assert host.approvals.modes.default == "yolo"
+@pytest.mark.parametrize(
+    ("written", "mode", "asks_model_first"),
+    [
+        ("off", "yolo", False),
+        ("smart", "ask", True),
+        ("manual", "ask", False),
+        ("smart\n  permission_mode: plan", "plan", True),
+        ("manual\n  permission_mode: yolo", "yolo", False),
+        ("off\n  permission_mode: plan", "plan", False),
+    ],
+)
+def test_the_older_setting_is_an_alias(
+    home: Path, workdir: Path, written: str, mode: str, asks_model_first: bool
+) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text(f"approvals:\n  mode: {written}\n")
+    with Host(home, load_config(home).config, cwd=workdir, env={}) as host:
+        assert host.approvals.modes.default == mode
+        assert host.approvals.rules.asks_model_first is asks_model_first
+
+
+def test_a_command_that_starts_a_less_careful_agent_is_asked_about() -> None:
+    for name, traits in MODES.items():
+        careless = traits.trusts_sandbox or traits.never_asks
+        assert (judge(f"hermes chat --mode {name} -q hello").decision != "allow") is careless, name
 
 
 def test_a_project_file_does_not_change_the_mode(home: Path, workdir: Path) -> None:

@@ -105,9 +105,9 @@ def test_a_call_waits_for_its_children_whatever_else_it_asks_for(make_host: Host
     with ScriptedProvider({"go": delegating(goal="a", background=True), "a": text("It is done.")}) as provider:
         make_host(provider).new_session().run("go")
         [result] = result_of(provider)["results"]
-        schema = next(tool for tool in provider.requests[0].body["tools"] if tool["function"]["name"] == "delegate_task")
+        offered = {tool["function"]["name"]: tool["function"] for tool in provider.requests[0].body["tools"]}
     assert (result["status"], result["summary"]) == ("completed", "It is done.")
-    assert "background" not in schema["function"]["parameters"]["properties"]
+    assert "background" not in offered["delegate_task"]["parameters"]["properties"]
 
 
 def test_hooks_tell_the_whole_family(make_host: HostFactory) -> None:

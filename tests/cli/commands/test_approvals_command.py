@@ -177,7 +177,7 @@ def test_a_command_is_explained_and_not_run(
 ) -> None:
     line = f"touch ran; {command}"
     found = document(capsys, "explain", line, "--cwd", str(workdir))
-    assert (found["command"], found["cwd"], found["mode"]) == (line, str(workdir), "manual")
+    assert (found["command"], found["cwd"], found["mode"]) == (line, str(workdir), "ask")
     assert (found["decision"], found["outcome"], found["because"]) == (decision, outcome, because)
     assert [finding["rule"] for finding in found["findings"]] == rules
     assert all(finding["part"] in line and finding["description"] for finding in found["findings"])
@@ -197,7 +197,7 @@ def test_an_explanation_for_a_person(capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("settings", "end"),
     [
-        ("approvals:\n  mode: 'off'\n", "Runs without asking.\n  approvals.mode is off\n"),
+        ("approvals:\n  mode: 'off'\n", "Runs without asking.\n  approvals.permission_mode is yolo\n"),
         ("approvals:\n  mode: smart\n", "recursive-delete; the auxiliary model is asked first\n"),
         ("approvals:\n  tools: {terminal: deny}\n", "Is blocked.\n  approvals.tools denies terminal\n"),
         ("approvals:\n  tools: {'*': allow}\n", "Runs without asking.\n  approvals.tools allows terminal\n"),

@@ -19,8 +19,8 @@ from hermes.cli.doctor.command import GROUPS
 from hermes.cli.doctor.configuration import OLDER_SPELLINGS
 from hermes.cli.doctor.installation import Installation
 from hermes.cli.doctor.system import PACKAGES
-from hermes.config.schema.aliases import AliasedConfig, AliasedModelConfig
-from hermes.config.schema.sections import Config, ModelConfig
+from hermes.config.schema.aliases import AliasedApprovalsConfig, AliasedConfig, AliasedModelConfig
+from hermes.config.schema.sections import ApprovalsConfig, Config, ModelConfig
 from hermes.errors import HermesError
 from hermes.testing import ScriptedProvider
 from support import hermes_command, hermes_environment, run_hermes
@@ -270,7 +270,11 @@ def test_older_spellings(home: Path, workdir: Path) -> None:
 
 
 def test_every_older_spelling_is_known() -> None:
-    sections = {("model",): (AliasedModelConfig, ModelConfig), (): (AliasedConfig, Config)}
+    sections = {
+        ("model",): (AliasedModelConfig, ModelConfig),
+        ("approvals",): (AliasedApprovalsConfig, ApprovalsConfig),
+        (): (AliasedConfig, Config),
+    }
     extra = {
         (*path, name)
         for path, (written, settled) in sections.items()

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hermes.agent.approvals import messages
 from hermes.agent.approvals.modes import asked, refuses
 from hermes.agent.approvals.rules import ApprovalRules
-from hermes.config.schema.sections import PermissionMode
+from hermes.config.schema.modes import MODES, PermissionMode
 
 if TYPE_CHECKING:
     from hermes.agent.approvals.examination import Examination
@@ -119,9 +119,10 @@ def assess_call(
 
 
 def _because(rules: ApprovalRules, mode: PermissionMode) -> str:
-    if mode == "yolo" and rules.mode == "off":
-        return "approvals.mode is off"
-    return "everything is approved in this run (--yolo)" if mode == "yolo" else f"the mode is {mode}"
+    if not MODES[mode].never_asks:
+        return f"the mode is {mode}"
+    is_set = rules.permission_mode == mode
+    return f"approvals.permission_mode is {mode}" if is_set else "everything is approved in this run (--yolo)"
 
 
 def _refusal(

@@ -14,7 +14,7 @@ from hermes.agent.approvals.model_approval import ModelApproval
 from hermes.agent.approvals.modes import KEEP_CHANGE, OUTSIDE_SANDBOX, SessionModes, more_careful
 from hermes.agent.approvals.responder import ApprovalRequest, Responder, Responders
 from hermes.agent.approvals.rules import ApprovalRules
-from hermes.config.schema.sections import PermissionMode
+from hermes.config.schema.modes import MODES, UNASKED_MODE, PermissionMode
 from hermes.errors import HermesError
 from hermes.hooks.answers import plain
 from hermes.hooks.observers import Answer
@@ -105,7 +105,8 @@ class Approvals:
     ) -> None:
         """Give a child agent the mode of its parent, or let it run ``unasked``; ``narrowed`` makes it more careful."""
         mode = self.modes.of(parent_id)
-        self.modes.inherit(child_id, more_careful("yolo" if unasked and mode != "plan" else mode, narrowed))
+        own = UNASKED_MODE if unasked and not MODES[mode].only_reads else mode
+        self.modes.inherit(child_id, more_careful(own, narrowed))
 
     def _session_began(self, session_id: str) -> float:
         began = self._began.get(session_id)
@@ -134,12 +135,12 @@ class Approvals:
         always_ask = tool.name == "terminal" and self._always_asks(scope.session_id)
         mode = self.mode_of(scope)
         began = self._session_began(scope.session_id)
-        examined = examine_call(tool, args, context, self._home, began, telling_apart=mode == "plan")
+        examined = examine_call(tool, args, context, self._home, began, telling_apart=MODES[mode].only_reads)
         assessment = assess_call(
             self._caller_rules if scope.principal else self.rules,
             *(tool.name, examined, plugin),
             mode=mode,
-            is_sandboxed=mode == "auto" and self.is_sandboxed(scope),
+            is_sandboxed=MODES[mode].trusts_sandbox and self.is_sandboxed(scope),
             always_ask=always_ask,
         )
         if assessment.decision is not None and not assessment.decision.allowed:
@@ -164,7 +165,7 @@ class Approvals:
         from hermes.policy import Finding
 
         scope = context.scope
-        if self.mode_of(scope) == "yolo":
+        if MODES[self.mode_of(scope)].never_asks:
             return context.confinements.can_leave(scope)
         if self._responder(scope) is None:
             return False
@@ -221,7 +222,7 @@ class Approvals:
         return next((responder for responder in above if responder is not None), None)
 
     def _asks_model(self, question: ApprovalQuestion) -> bool:
-        return self.rules.mode == "smart" and self._model is not None and _FOR_PERSONS.isdisjoint(question.rules)
+        return self.rules.asks_model_first and self._model is not None and _FOR_PERSONS.isdisjoint(question.rules)
 
     def _ask_model(self, question: ApprovalQuestion) -> tuple[str, str] | None:
         from hermes.agent.approvals.question import UNSURE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from hermes.config.schema.sections import PermissionMode
+from hermes.config.schema.modes import DEFAULT_MODE, MODES, STEPPED, UNASKED_MODE, PermissionMode
 
 if TYPE_CHECKING:
     from hermes.policy import Finding
@@ -14,17 +14,6 @@ if TYPE_CHECKING:
 CallEffect = Literal[
     "read", "edit-inside", "edit-outside", "read-only-command", "command", "plugin-tool", "own-tool", "input"
 ]
-
-#: From careful to careless, with a sentence each.
-MODES: dict[PermissionMode, str] = {
-    "plan": "reads only: no edits, no other commands",
-    "ask": "edits in this folder run; edits elsewhere and dangerous commands ask",
-    "accept-edits": "edits elsewhere run too, except credentials and files that run code",
-    "auto": "commands in the sandbox run unasked; what leaves it asks",
-    "yolo": "nothing asks; what is never allowed stays refused",
-}
-#: The modes that a key at the prompt steps through: the one without questions has to be typed.
-STEPPED: tuple[PermissionMode, ...] = ("ask", "accept-edits", "auto", "plan")
 
 #: The rule for edits outside of the working folder.
 WRITE_OUTSIDE = "write-outside"
@@ -64,18 +53,19 @@ _LEAVES_SANDBOX = frozenset(
 
 def refuses(mode: PermissionMode, effect: CallEffect) -> bool:
     """Whether the mode refuses such a call, whatever its findings."""
-    return mode == "plan" and effect in ("edit-inside", "edit-outside", "command", "plugin-tool", "input")
+    return MODES[mode].only_reads and effect in ("edit-inside", "edit-outside", "command", "plugin-tool", "input")
 
 
 def asked(
     mode: PermissionMode, effect: CallEffect, findings: Sequence[Finding], *, is_sandboxed: bool
 ) -> tuple[Finding, ...]:
-    """The findings that the mode asks about. ``auto`` without a sandbox is ``ask``."""
-    if mode == "yolo":
+    """The findings that the mode asks about. One that trusts a sandbox which is not there is the default mode."""
+    traits = MODES[mode]
+    if traits.never_asks:
         return ()
-    if mode == "accept-edits" and effect == "edit-outside":
+    if traits.edits_outside and effect == "edit-outside":
         return tuple(finding for finding in findings if finding.rule != WRITE_OUTSIDE)
-    if mode == "auto" and is_sandboxed and effect in ("command", "read-only-command", "input"):
+    if traits.trusts_sandbox and is_sandboxed and effect in ("command", "read-only-command", "input"):
         return tuple(finding for finding in findings if finding.rule in _LEAVES_SANDBOX or ":" in finding.rule)
     return tuple(findings)
 
@@ -91,7 +81,7 @@ class SessionModes:
 
     def __init__(
         self,
-        default: PermissionMode = "ask",
+        default: PermissionMode = DEFAULT_MODE,
         *,
         chosen: PermissionMode | None = None,
         store: Callable[[str, PermissionMode], None] = lambda _session_id, _mode: None,
@@ -125,12 +115,12 @@ class SessionModes:
         if self._chosen is not None:
             if self._chosen != stored:
                 self.set(session_id, self._chosen)
-        elif self.default != "yolo" and session_id not in self._of:
+        elif self.default != UNASKED_MODE and session_id not in self._of:
             self._of.update((session_id, mode) for mode in MODES if mode == stored)
 
     def without_yolo(self, session_id: str) -> PermissionMode:
-        """Take a session out of ``yolo``; returns its mode now."""
-        return self.set(session_id, "ask" if self.default == "yolo" else self.default)
+        """Have a session ask again; returns its mode now."""
+        return self.set(session_id, DEFAULT_MODE if self.default == UNASKED_MODE else self.default)
 
     def step(self, session_id: str) -> PermissionMode:
         """The next mode in order; returns it."""

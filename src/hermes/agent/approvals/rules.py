@@ -7,7 +7,8 @@ from copy import copy
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hermes.config.schema.sections import Config, PermissionMode, ToolRule
+from hermes.config.schema.modes import DEFAULT_MODE, MODES, PermissionMode
+from hermes.config.schema.sections import Config, ToolRule
 
 if TYPE_CHECKING:
     from hermes.policy import Finding
@@ -21,12 +22,12 @@ class ApprovalRules:
 
     def __init__(self, config: Config) -> None:
         settings = config.approvals
-        self.mode = settings.mode
+        self.asks_model_first = settings.reviewer == "model"
         self.timeout = settings.timeout
         self.headless = settings.headless
         self.cron_mode = settings.cron_mode
-        #: What sessions start with; everything runs unasked when no one is to be asked.
-        self.permission_mode: PermissionMode = "yolo" if settings.mode == "off" else settings.permission_mode
+        #: What sessions start with.
+        self.permission_mode: PermissionMode = settings.permission_mode
         self.tools = settings.tools
         self._deny = tuple(map(_one_line, settings.deny))
         self._allowed = frozenset(map(_one_line, config.command_allowlist))
@@ -36,8 +37,7 @@ class ApprovalRules:
     def for_callers(self) -> ApprovalRules:
         """The rules for callers: what the owner approved permanently, or runs without asking, is not theirs."""
         rules = copy(self)
-        rules.mode = "manual" if self.mode == "off" else self.mode
-        rules.permission_mode = "plan" if self.permission_mode == "plan" else "ask"
+        rules.permission_mode = self.permission_mode if MODES[self.permission_mode].only_reads else DEFAULT_MODE
         rules._allowed = frozenset[str]()
         rules._listed = []
         return rules

@@ -20,6 +20,7 @@ from hermes.agent.approvals.gate import plugin_decision
 from hermes.agent.approvals.guardrail import LoopGuardrail
 from hermes.agent.runtime import Runtime
 from hermes.config.principals import principal_home
+from hermes.config.schema.modes import MODES
 from hermes.contract.events import TerminalOutputTransform, ToolEnded, ToolStarted, ToolStatus
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.answers import plain
@@ -270,7 +271,7 @@ class ToolCall(msgspec.Struct):
         if self._refused is not None:
             return self._refused.result
         self._ran_with = args
-        self.context.only_reads = self.runtime.approvals.mode_of(self.scope) == "plan"
+        self.context.only_reads = MODES[self.runtime.approvals.mode_of(self.scope)].only_reads
         crash_point()
         result = self._run_after_checkpoint(self.tool, args)
         crash_point()

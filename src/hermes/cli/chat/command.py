@@ -39,6 +39,7 @@ from hermes.cli.terminal import (
     print_warnings,
 )
 from hermes.config import Config, LoadedConfig, apply_env, load_config, load_env_file
+from hermes.config.schema.modes import MODES
 from hermes.contract.events import TurnEvent
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
@@ -93,7 +94,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     asking = parser.add_mutually_exclusive_group()
     asking.add_argument(
         "--mode",
-        choices=("plan", "ask", "accept-edits", "auto", "yolo"),
+        choices=tuple(MODES),
         help="what runs without asking; docs/approvals.md explains the modes (default: approvals.permission_mode)",
     )
     asking.add_argument("--yolo", action="store_true", help="skip all approval questions; the same as --mode yolo")

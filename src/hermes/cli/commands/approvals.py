@@ -60,24 +60,24 @@ def list_lines(
             first = False
 
 
-def explained_lines(assessment: Assessment, mode: str) -> Iterator[str]:
+def explained_lines(assessment: Assessment, reviewer: str) -> Iterator[str]:
     """The policy findings for a command, and the decision with the current settings."""
     verdict = assessment.verdict
     yield f"{verdict}: {_DECISIONS[verdict]}"
     for finding in assessment.found:
         yield f"  {finding.rule}: {plain(finding.description)}"
         yield f"    {one_line(finding.part)}"
-    yield _in_effect(assessment, mode)
+    yield _in_effect(assessment, reviewer)
     yield from (f"  {plain(reason)}" for reason in assessment.because)
 
 
-def _in_effect(assessment: Assessment, mode: str) -> str:
+def _in_effect(assessment: Assessment, reviewer: str) -> str:
     if assessment.outcome == "run":
         return "Runs without asking."
     if assessment.outcome == "refuse":
         return "Is blocked."
     rules = ", ".join(dict.fromkeys(finding.rule for finding in assessment.findings))
-    who = "; the auxiliary model is asked first" if mode == "smart" else ""
+    who = "; the auxiliary model is asked first" if reviewer == "model" else ""
     return f"Needs approval: {rules}{who}"
 
 
@@ -259,7 +259,7 @@ def _explain(args: argparse.Namespace, home: Path, _store: Store) -> int:
     if args.json:
         print_json(_explanation(args.command, cwd, assessment, config))
         return 0
-    for line in explained_lines(assessment, config.approvals.mode):
+    for line in explained_lines(assessment, config.approvals.reviewer):
         print(line)
     return 0
 
@@ -271,7 +271,8 @@ def _explanation(command: str, cwd: str, assessment: Assessment, config: Config)
         "decision": assessment.verdict,
         "findings": [asdict(finding) for finding in assessment.found],
         "outcome": assessment.outcome,
-        "mode": config.approvals.mode,
+        "mode": config.approvals.permission_mode,
+        "reviewer": config.approvals.reviewer,
         "because": list(assessment.because),
     }
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 import msgspec
 
 from hermes.agent.approvals.gate import Approvals
-from hermes.agent.approvals.modes import MODES
 from hermes.agent.session import Session
 from hermes.commands.conversation import Conversation
 from hermes.config.listing import Setting, list_settings
 from hermes.config.messages import KeyPath, dotted, suggestion
+from hermes.config.schema.modes import DEFAULT_MODE, MODES, UNASKED_MODE
 from hermes.config.secrets import is_unnamed_secret
 from hermes.errors import ConfigError, HermesError
 from hermes.sanitize import REDACTED, is_secret_key, redact_text
@@ -34,11 +34,11 @@ def config(conversation: Conversation, arguments: str) -> str:
 def yolo(conversation: Conversation, arguments: str) -> str:
     """Run everything in this session without asking, or ask again. Without an argument, the other way round."""
     modes, session_id = conversation.host.approvals.modes, conversation.session.id
-    word = arguments.lower() or ("off" if modes.of(session_id) == "yolo" else "on")
+    word = arguments.lower() or ("off" if modes.of(session_id) == UNASKED_MODE else "on")
     if word not in ("on", "off"):
         raise HermesError(f"/yolo takes on or off, not {arguments!r}")
     if word == "on":
-        modes.set(session_id, "yolo")
+        modes.set(session_id, UNASKED_MODE)
         return "Everything runs without asking in this session, except what is never allowed. Back: /yolo off"
     return f"Approvals are on again; the mode is {modes.without_yolo(session_id)}."
 
@@ -49,7 +49,7 @@ def mode(conversation: Conversation, arguments: str) -> str:
     word = arguments.lower().strip()
     if not word:
         now = approvals.modes.of(session_id)
-        return "\n".join(f"{'*' if name == now else ' '} {name:<13} {text}" for name, text in MODES.items())
+        return "\n".join(f"{'*' if name == now else ' '} {name:<13} {traits.summary}" for name, traits in MODES.items())
     if word not in MODES:
         raise HermesError(f"/mode takes {', '.join(MODES)}, not {arguments!r}")
     approvals.modes.set(session_id, word)
@@ -59,9 +59,9 @@ def mode(conversation: Conversation, arguments: str) -> str:
 def mode_notice(approvals: Approvals, session: Session) -> str:
     """The mode of a session in one line, with what it falls short of."""
     now = approvals.modes.of(session.id)
-    text = f"Mode {now}: {MODES[now]}."
-    if now == "auto" and not approvals.is_sandboxed(Scope(session_id=session.id)):
-        return f"{text} This session has no sandbox, so it behaves as ask."
+    text = f"Mode {now}: {MODES[now].summary}."
+    if MODES[now].trusts_sandbox and not approvals.is_sandboxed(Scope(session_id=session.id)):
+        return f"{text} This session has no sandbox, so it behaves as {DEFAULT_MODE}."
     return text
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hermes.agent.session import Session
 from hermes.commands.conversation import Conversation
 from hermes.commands.text import columns, dollars, plural
+from hermes.config.schema.modes import UNASKED_MODE
 from hermes.host import Host
 from hermes.journal.usage.spending import Spending, session_spending
 from hermes.scope import Scope
@@ -44,7 +45,9 @@ def status(conversation: Conversation, arguments: str) -> str:
 
 def _approvals(host: Host, session: Session) -> str:
     mode = host.approvals.modes.of(session.id)
-    return "off for this session (yolo)" if mode == "yolo" else f"{host.config.approvals.mode}, mode {mode}"
+    if mode == UNASKED_MODE:
+        return f"off for this session ({mode})"
+    return f"mode {mode}" + (", a model is asked first" if host.config.approvals.reviewer == "model" else "")
 
 
 def _context(session: Session) -> str:

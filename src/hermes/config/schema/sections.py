@@ -20,6 +20,7 @@ from hermes.config.schema.bounds import (
 )
 from hermes.config.schema.gateway import GatewayConfig
 from hermes.config.schema.mcp import McpServerConfig
+from hermes.config.schema.modes import DEFAULT_MODE, PermissionMode
 
 # No `from __future__ import annotations` here: evaluating the annotations once, at class creation, is
 # several times cheaper than letting msgspec evaluate each of them from its source text.
@@ -191,14 +192,11 @@ class PluginsConfig(Struct, kw_only=True):
     exit_timeout: SecondsOrNone = 5  #: Seconds that threads of plugins may keep the program from ending.
 
 
-PermissionMode = Literal["plan", "ask", "accept-edits", "auto", "yolo"]
-
-
 class ApprovalsConfig(Struct, kw_only=True):
     """Approval of dangerous commands."""
 
-    mode: Literal["manual", "smart", "off"] = "manual"  #: Ask a person, ask a model first, or never ask.
-    permission_mode: PermissionMode = "ask"  #: How much runs without asking: the mode that sessions start in.
+    permission_mode: PermissionMode = DEFAULT_MODE  #: How much runs without asking: the mode that sessions start in.
+    reviewer: Literal["user", "model"] = "user"  #: Who is asked first; a model passes on what it is not sure of.
     timeout: Seconds = 60  #: Seconds that a single run waits for an answer; then it is denied. The prompt has no limit.
     deny: list[str] = []  #: Command patterns (globs) that are always refused.
     tools: dict[str, ToolRule] = {}  #: A rule for each tool by name or pattern: allow, ask or deny.

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from hermes.config.schema.modes import UNASKED_MODE
 from hermes.contract.response import Record, chat_response
 from hermes.errors import PluginError
 from hermes.hooks.threads.timed_call import current_call, host_work, refuse_late_calls
@@ -134,7 +135,11 @@ def approval(host: PluginHost) -> Names:
 
     def get_approval_mode() -> str:
         config = config_of(host)
-        return "manual" if config is None else config.approvals.mode
+        if config is None:
+            return "manual"
+        if config.approvals.permission_mode == UNASKED_MODE:
+            return "off"
+        return "smart" if config.approvals.reviewer == "model" else "manual"
 
     return {
         "_get_approval_mode": get_approval_mode,

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from hermes.agent.pipelines.tool_call import ToolCall, tool_context
+from hermes.config.schema.modes import DEFAULT_MODE, UNASKED_MODE
 from hermes.config.schema.sections import Config
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
@@ -46,7 +47,9 @@ def backtest(store: Store, session_ids: Iterable[str], policy: Path, base: Confi
         home = Path(folder)
         config, plugins = _policy(policy, base, home)
         config.approvals.headless = "deny"  # a refusal for want of a person is a question
-        config.approvals.mode = "manual"
+        config.approvals.reviewer = "user"
+        if config.approvals.permission_mode == UNASKED_MODE:
+            config.approvals.permission_mode = DEFAULT_MODE
         config.mcp_servers = {}
         judged: list[JudgedCall] = []
         with Host(home, config, HostOptions(plugins=plugins, use_enabled_plugins=False), cwd=home, env={}) as host:
