@@ -13,12 +13,13 @@ from hermes.contract.events import ToolEnded, ToolStarted, TurnEvent
 from hermes.errors import HermesError, SessionNotFound
 from hermes.host import Host
 from hermes.journal.bodies import message_text
-from hermes.journal.questions import QuestionRow, Questions, abridged
+from hermes.journal.questions import QuestionRow, Questions
+from hermes.live.questions import JournalResponder, asking, outgoing_subject
 from hermes.mcp_server.client import ServedClient
-from hermes.mcp_server.responder import JournalResponder
-from hermes.sanitize.hidden import escape_hidden
 from hermes.scope import Interrupt
 
+#: Where questions are asked.
+_SURFACE = "mcp"
 _MAX_MESSAGES = 200
 _MAX_CHARS = 20_000
 _ANSWERS = {"approve": "once", "once": "once", "session": "session", "deny": "deny"}
@@ -69,8 +70,8 @@ class AgentService:
         self, client: ServedClient, prompt: str, session_id: str, report: Report, interrupt: Interrupt
     ) -> dict[str, Any]:
         session = self._session(client, session_id)
-        responder = JournalResponder(self._questions, client, self._host.config.a2a.approval_timeout)
-        self._host.responders.attach(session.id, responder)
+        timeout = self._host.config.a2a.approval_timeout
+        responder = JournalResponder(_SURFACE, self._questions, timeout=timeout, asks_owner=not client.may_approve)
 
         def listen(event: TurnEvent) -> None:
             if isinstance(event, ToolStarted):
@@ -78,10 +79,8 @@ class AgentService:
             elif isinstance(event, ToolEnded):
                 report(f"{event.tool_name}: {event.status}")
 
-        try:
+        with asking(self._host, session, responder):
             result = session.run(prompt, listener=listen, interrupt=interrupt)
-        finally:
-            self._host.responders.detach(session.id)
         masked = self._host.redactor.redact
         answer: dict[str, Any] = {"session_id": session.id, "status": result.status, "answer": masked(result.answer)}
         return {**answer, "error": masked(result.error)} if result.error else answer
@@ -134,7 +133,7 @@ class AgentService:
                 "id": row.id,
                 "session_id": row.session_id,
                 "tool": row.tool,
-                "call": abridged(escape_hidden(mask(row.subject)), 1_000),
+                "call": outgoing_subject(row, self._host.redactor, 1_000),
             }
             | {"reason": mask(row.description), "answered_by": "client" if client.may_approve else "owner"}
             for row in self._questions.pending(kind="approval")

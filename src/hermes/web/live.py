@@ -11,7 +11,6 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,11 +122,6 @@ class JournalWatcher:
         self._thread: threading.Thread | None = None
         self._is_closed = False
         self._mark: object = None
-        self._again = threading.Event()
-        #: Called on the watching thread after each commit, also while no page is open once ``keep_watching`` is true.
-        self.listeners: list[Callable[[], None]] = []
-        #: Someone waits for a change although no page is open.
-        self.keep_watching: Callable[[], bool] = bool
 
     # -- pages --------------------------------------------------------------------------------------------------
 
@@ -170,11 +164,6 @@ class JournalWatcher:
         """How many streams are open."""
         return sum(len(topic.pages) for topic in self._topics.values())
 
-    def look_again(self) -> None:
-        """Call the listeners once more, because one of them waits for something new that may have come already."""
-        self._again.set()
-        self.wake()
-
     def wake(self) -> None:
         """Begin to watch, if that is not being done."""
         with self._changed:
@@ -205,21 +194,15 @@ class JournalWatcher:
         looked_at_processes, pause = 0.0, _LOOK_EVERY
         while True:
             with self._changed:
-                while not self._is_closed and not self._topics and not self.keep_watching():
+                while not self._is_closed and not self._topics:
                     self._changed.wait()
                 if self._is_closed:
                     return
             try:
-                again = self._again.is_set()
-                self._again.clear()
                 mark, now = self._store.change_mark(), time.monotonic()
-                is_new = again or mark != self._mark
-                if is_new or now - looked_at_processes > _LOOK_AT_PROCESSES:
+                if mark != self._mark or now - looked_at_processes > _LOOK_AT_PROCESSES:
                     self._mark, looked_at_processes = mark, now
                     self._look()
-                if is_new:
-                    for listener in self.listeners:
-                        listener()
                 pause = _LOOK_EVERY
             except HermesError as error:
                 pause = _LOOK_AFTER_FAILURE

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import Any
 
 import msgspec
 
-from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest, Responder
+from hermes.agent.approvals.responder import ApprovalRequest, Responder
 from hermes.agent.events import Listener, TurnResult
 from hermes.agent.session import Session
 from hermes.commands.surface import UserMessage
@@ -18,10 +17,11 @@ from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
 from hermes.dispatch.following import follow
 from hermes.dispatch.port import TurnEntry, TurnRequest
 from hermes.dispatch.results import completed_result
-from hermes.errors import HermesError, Interrupted, TurnSuspended
+from hermes.errors import HermesError, Interrupted
 from hermes.host import Host
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.journal.turns.lifecycle import Submission, open_submissions
+from hermes.live.questions import SuspendingResponder, asking
 from hermes.scope import Interrupt, new_id, new_session_id
 
 #: The platform of one-shot runs, and the place where their questions are shown.
@@ -132,23 +132,6 @@ class WorkerRuns:
         return given.choice, given.reason
 
 
-class _SuspendingResponder:
-    """Suspends a turn until the person who submitted it has answered, in another process."""
-
-    surface = PLATFORM
-
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
-
-    def approve(self, request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
-        interrupt.check()
-        raise TurnSuspended(time.time() + self._timeout)
-
-    def answer(self, question: str, choices: Sequence[str], interrupt: Interrupt) -> str | None:
-        interrupt.check()
-        raise TurnSuspended(time.time() + self._timeout)
-
-
 def remote_entry(host: Host) -> TurnEntry:
     """What surrounds the turn of a one-shot run on its worker."""
 
@@ -159,10 +142,7 @@ def remote_entry(host: Host) -> TurnEntry:
         if not extra.get("asks"):
             yield
             return
-        host.responders.attach(session.id, _SuspendingResponder(host.config.approvals.timeout))
-        try:
+        with asking(host, session, SuspendingResponder(PLATFORM, timeout=host.config.approvals.timeout)):
             yield
-        finally:
-            host.responders.detach(session.id)
 
     return entered

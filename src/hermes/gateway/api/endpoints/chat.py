@@ -15,7 +15,7 @@ from hermes.gateway.api.content import read_conversation
 from hermes.gateway.api.documents import ChatRequest, check_model, format_instructions, read_document, refuse_tools
 from hermes.gateway.api.errors import ServerStopped, invalid
 from hermes.gateway.api.runs.acceptance import ApiRuns, RunOrder
-from hermes.gateway.api.runs.live import LiveRun, RunEvent, joined
+from hermes.gateway.api.runs.run import ApiRun, RunEvent, joined
 from hermes.gateway.api.sse import DONE, PING, SseResponse, encode_event, unless_gone
 
 #: Names of the additional events, which clients that do not know them read as empty chunks.
@@ -62,7 +62,7 @@ async def create_completion(request: Request, call: ApiCall, runs: ApiRuns) -> R
     return JSONResponse(_completion(run, result), headers=headers)
 
 
-async def _result(request: Request, run: LiveRun, runs: ApiRuns) -> TurnResult:
+async def _result(request: Request, run: ApiRun, runs: ApiRuns) -> TurnResult:
     try:
         return await unless_gone(run.wait(), request.receive)
     finally:
@@ -70,7 +70,7 @@ async def _result(request: Request, run: LiveRun, runs: ApiRuns) -> TurnResult:
             await runs.left(run)
 
 
-def _completion(run: LiveRun, result: TurnResult) -> dict[str, Any]:
+def _completion(run: ApiRun, result: TurnResult) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": result.answer, "refusal": None}
     choice = {"index": 0, "message": message, "finish_reason": finish_reason(result), "logprobs": None}
     return {
@@ -83,7 +83,7 @@ def _completion(run: LiveRun, result: TurnResult) -> dict[str, Any]:
     }
 
 
-async def _chunks(run: LiveRun, call: ApiCall, *, include_usage: bool) -> AsyncGenerator[bytes]:
+async def _chunks(run: ApiRun, call: ApiCall, *, include_usage: bool) -> AsyncGenerator[bytes]:
     head: dict[str, Any] = {
         "id": run.id,
         "object": "chat.completion.chunk",
@@ -98,7 +98,7 @@ async def _chunks(run: LiveRun, call: ApiCall, *, include_usage: bool) -> AsyncG
     yield encode_event(chunk({"role": "assistant", "content": ""}))
     shown = ""
     try:
-        async for _, batch in run.follow():
+        async for _, batch in run.events():
             if not batch:
                 yield PING
             for text, progress in joined(batch, _PROGRESS):

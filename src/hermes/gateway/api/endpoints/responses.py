@@ -20,7 +20,7 @@ from hermes.gateway.api.documents import (
 )
 from hermes.gateway.api.errors import ServerStopped, invalid
 from hermes.gateway.api.runs.acceptance import ApiRuns, RunOrder
-from hermes.gateway.api.runs.live import LiveRun, joined
+from hermes.gateway.api.runs.run import ApiRun, joined
 from hermes.gateway.api.sse import PING, SseResponse, encode_event, unless_gone
 
 #: The additional events, which clients that do not know them leave out.
@@ -110,7 +110,7 @@ async def cancel_response(request: Request, call: ApiCall, runs: ApiRuns) -> Res
     return JSONResponse(response_document(run, call))
 
 
-def response_document(run: LiveRun, call: ApiCall) -> dict[str, Any]:
+def response_document(run: ApiRun, call: ApiCall) -> dict[str, Any]:
     """The response as it is now."""
     result, asked = run.result, run.row.document
     failed = None if result is None else failure(result, shows_words=call.principal.is_owner)
@@ -137,7 +137,7 @@ def response_document(run: LiveRun, call: ApiCall) -> dict[str, Any]:
     }
 
 
-def _message(run: LiveRun, text: str, status: str) -> dict[str, Any]:
+def _message(run: ApiRun, text: str, status: str) -> dict[str, Any]:
     content = [_part(text)] if text else []
     return {"id": f"msg_{run.id}", "type": "message", "role": "assistant", "status": status, "content": content}
 
@@ -146,7 +146,7 @@ def _part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-async def _events(run: LiveRun, call: ApiCall) -> AsyncGenerator[bytes]:
+async def _events(run: ApiRun, call: ApiCall) -> AsyncGenerator[bytes]:
     number = -1
 
     def event(kind: str, **fields: Any) -> bytes:
@@ -168,7 +168,7 @@ async def _events(run: LiveRun, call: ApiCall) -> AsyncGenerator[bytes]:
     yield event("response.content_part.added", **place, part=_part(""))
     shown = ""
     try:
-        async for _, batch in run.follow():
+        async for _, batch in run.events():
             if not batch:
                 yield PING
             for text, progress in joined(batch, _PROGRESS):

@@ -14,7 +14,7 @@ from hermes.gateway.api.content import read_conversation
 from hermes.gateway.api.documents import ApprovalDocument, RunRequest, check_model, read_document
 from hermes.gateway.api.errors import ServerStopped
 from hermes.gateway.api.runs.acceptance import ApiRuns, RunOrder
-from hermes.gateway.api.runs.live import LiveRun, RunEvent
+from hermes.gateway.api.runs.run import ApiRun, RunEvent
 from hermes.gateway.api.sse import PING, SseResponse, encode_event
 
 _NAMES = {
@@ -67,7 +67,7 @@ async def run_events(request: Request, call: ApiCall, runs: ApiRuns) -> Response
     call.need("read")
     run = await runs.find(call.principal, request.path_params["id"])
     last = call.headers.get("last-event-id", "")
-    start = min(int(last) + 1, len(run.log)) if last.isdecimal() and len(last) < 10 else 0
+    start = min(int(last) + 1, run.event_count) if last.isdecimal() and len(last) < 10 else 0
 
     async def nothing() -> None:
         """A reader that goes stops nothing."""
@@ -92,7 +92,7 @@ async def stop_run(request: Request, call: ApiCall, runs: ApiRuns) -> Response:
     return JSONResponse(run_document(run, call))
 
 
-def run_document(run: LiveRun, call: ApiCall) -> dict[str, Any]:
+def run_document(run: ApiRun, call: ApiCall) -> dict[str, Any]:
     """The run as it is now."""
     result = run.result
     failed = None if result is None else failure(result, shows_words=call.principal.is_owner)
@@ -110,9 +110,9 @@ def run_document(run: LiveRun, call: ApiCall) -> dict[str, Any]:
     }
 
 
-async def _events(run: LiveRun, call: ApiCall, start: int) -> AsyncGenerator[bytes]:
+async def _events(run: ApiRun, call: ApiCall, start: int) -> AsyncGenerator[bytes]:
     try:
-        async for first, batch in run.follow(start):
+        async for first, batch in run.events(start):
             if not batch:
                 yield PING
             for number, event in enumerate(batch, first):
@@ -121,7 +121,7 @@ async def _events(run: LiveRun, call: ApiCall, start: int) -> AsyncGenerator[byt
         yield encode_event({"event": "error", "run_id": run.id, **stopped.document()}, event="error")
 
 
-def _encoded(run: LiveRun, call: ApiCall, event: RunEvent, number: int) -> bytes:
+def _encoded(run: ApiRun, call: ApiCall, event: RunEvent, number: int) -> bytes:
     fields: dict[str, Any] = dict(event.data or {})
     name = _NAMES.get(event.kind, "")
     if event.kind == "text":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator
@@ -16,27 +15,28 @@ from msgspec.structs import replace
 
 from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.agent.session import Session
-from hermes.dispatch.port import DispatchedTurn, Dispatcher, TurnRequest
+from hermes.dispatch.port import Dispatcher, TurnRequest
 from hermes.dispatch.results import turn_usage
-from hermes.errors import HermesError, JournalError, QueueFull
+from hermes.errors import JournalError, QueueFull
 from hermes.gateway.api.content import ClientConversation, user_content
 from hermes.gateway.api.conversations import PLATFORM, ConversationFinder, SessionHeaders
 from hermes.gateway.api.documents import ApprovalDocument
 from hermes.gateway.api.errors import ApiError, not_found
-from hermes.gateway.api.runs.live import LiveRun, RunEvent
-from hermes.gateway.api.runs.questions import ApiResponder, SuspendedTurns, shown_question
+from hermes.gateway.api.runs.questions import caller_responder, read_answer, shown_question
+from hermes.gateway.api.runs.run import ApiRun
 from hermes.gateway.api.runs.store import PREFIXES, ApiRequestRow, ApiRequests, RequestKind
 from hermes.host import Host
 from hermes.http_server.outgoing import redacted
 from hermes.http_server.principals import Principal, Principals
 from hermes.journal.turns.lifecycle import Submission
+from hermes.live.questions import asking
+from hermes.live.turn import LiveEntry, TurnOver
+from hermes.live.turns import LiveTurns
 from hermes.scope import new_id
 from hermes.trace.parent import joined
 
 T = TypeVar("T")
-log = logging.getLogger("hermes.api")
 
-_SECONDS_BETWEEN_CHECKS = 0.3
 #: Time for the ends of turns to reach their clients when the server stops.
 _SECONDS_TO_REPORT = 1.0
 #: Runs that have ended and whose events can still be read.
@@ -74,48 +74,30 @@ class ApiRuns:
         self._principals = principals
         self.requests = ApiRequests(host.store)
         self._finder = ConversationFinder(host, self.requests)
-        self.suspended = SuspendedTurns(host)
-        self._dispatcher: Dispatcher | None = None
-        self._live: dict[str, LiveRun] = {}
-        self._ended: OrderedDict[str, LiveRun] = OrderedDict()
-        self._checking: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._turns = LiveTurns(host, PLATFORM, finish=self._finish)
+        self._live: dict[str, ApiRun] = {}
+        self._ended: OrderedDict[str, ApiRun] = OrderedDict()
         self._is_stopping = False
         for principal in principals:
             self._finder.folder(principal)  # a wrong setting is reported at the start
 
     # -- life ---------------------------------------------------------------------------------------------------
 
-    @property
-    def dispatcher(self) -> Dispatcher:
-        """Runs the turns."""
-        if self._dispatcher is None:
-            raise RuntimeError("the API was not started")
-        return self._dispatcher
-
     async def start(self, dispatcher: Dispatcher) -> None:
         """Use a dispatcher, which runs the turns of an earlier process too."""
-        self._dispatcher = dispatcher
-        await self.on_worker(self._load)
-        self._checking = asyncio.create_task(self._check_questions())
-
-    def _load(self) -> None:
-        self.requests.drop_old(self._settings.api.keep_days)
-        self.suspended.load()
+        await self.on_worker(partial(self.requests.drop_old, self._settings.api.keep_days))
+        await self.on_worker(partial(self._turns.start, dispatcher))
 
     async def cut_off(self) -> None:
         """Answer every client that still waits: the server stops, and the next one continues what has not ended."""
-        if self._tasks:  # ends of turns that are just being reported
-            await asyncio.wait(self._tasks, timeout=_SECONDS_TO_REPORT)
+        await self.on_worker(partial(self._turns.wait_for_reports, _SECONDS_TO_REPORT))
         self._is_stopping = True
         for live in list(self._live.values()):
-            live.cut_off()
+            live.stop_waiting()
 
     async def aclose(self) -> None:
-        """Stop watching questions. Turns that run are the dispatcher's."""
-        if self._checking is not None:
-            self._checking.cancel()
-            await asyncio.gather(self._checking, return_exceptions=True)
+        """Look for answers no longer. Turns that run are the dispatcher's."""
+        self._turns.close()
 
     async def on_worker(self, work: Callable[[], T]) -> T:
         """Run blocking work on a worker thread."""
@@ -131,51 +113,39 @@ class ApiRuns:
             live.started()  # not every run listens to the events of its turn
         extra: dict[str, Any] = submission.options.get("extra", {})
         principal = self._principals.named(extra.get("caller", ""))
-        responder = ApiResponder(principal, self._settings.approval_timeout, can_answer=extra.get("kind") == "run")
         # A streamed answer cannot take text back; the reader of a run's events gets an event for it.
         session.can_withdraw_text = not extra.get("streams", False)
-        self._host.responders.attach(session.id, responder)
-        try:
-            with joined(*extra.get("trace", ("", ""))):
-                yield
-        finally:
-            self._host.responders.detach(session.id)
+        timeout, can_answer = self._settings.approval_timeout, extra.get("kind") == "run"
+        responder = caller_responder(principal, timeout, can_answer=can_answer)
+        with asking(self._host, session, responder), joined(*extra.get("trace", ("", ""))):
+            yield
 
     # -- accepting ----------------------------------------------------------------------------------------------
 
-    async def accept(self, order: RunOrder) -> LiveRun:
+    async def accept(self, order: RunOrder) -> ApiRun:
         """The run of a request: a new one, or the one that the same idempotency key has started."""
         digest = hashlib.sha256(b"%s\0%s" % (order.kind.encode(), order.body)).hexdigest()
         loop = asyncio.get_running_loop()
-        if not order.idempotency_key:
+        if not order.idempotency_key:  # no other request can be waiting for it
             return await self.on_worker(partial(self._accept_new, order, digest, loop))
         row, request = await self.on_worker(partial(self._prepare, order, digest))
         live = self._live.get(row.id) or self._ended.get(row.id)
-        if live is not None:
-            return live
-        live = self._live[row.id] = self._new_live(row, loop)
-        try:
-            await self.on_worker(partial(self._submit, live, order, request))
-        except BaseException:
-            self._live.pop(row.id, None)
-            raise
+        if live is None:
+            live = self._new_live(row, loop)
+            await self.on_worker(partial(self._submit, live, request, order))
         return live
 
-    def _accept_new(self, order: RunOrder, digest: str, loop: asyncio.AbstractEventLoop) -> LiveRun:
-        """The same for a request without a key, which no other request can be waiting for."""
+    def _accept_new(self, order: RunOrder, digest: str, loop: asyncio.AbstractEventLoop) -> ApiRun:
         row, request = self._prepare(order, digest)
-        live = self._live[row.id] = self._new_live(row, loop)
-        try:
-            self._submit(live, order, request)
-        except BaseException:
-            self._live.pop(row.id, None)
-            raise
+        live = self._new_live(row, loop)
+        self._submit(live, request, order)
         return live
 
-    def _new_live(self, row: ApiRequestRow, loop: asyncio.AbstractEventLoop) -> LiveRun:
-        live = LiveRun(row, self._host.redactor, loop, show_tools=self._settings.api.show_tools)
+    def _new_live(self, row: ApiRequestRow, loop: asyncio.AbstractEventLoop) -> ApiRun:
+        live = self._live[row.id] = ApiRun(row, self._host.redactor, loop, show_tools=self._settings.api.show_tools)
+        live.subscribe(partial(self._note_end, live))
         if self._is_stopping:
-            live.cut_off()
+            live.stop_waiting()
         return live
 
     def _prepare(self, order: RunOrder, digest: str) -> tuple[ApiRequestRow, TurnRequest | None]:
@@ -250,94 +220,50 @@ class ApiRuns:
             },
         )
 
-    def _submit(self, live: LiveRun, order: RunOrder, request: TurnRequest | None) -> None:
+    def _submit(self, live: ApiRun, request: TurnRequest | None, order: RunOrder) -> None:
         listener = live.listen if order.streams or order.kind == "run" else ignore_events
-        if request is None:
-            self._find_turn(live, listener)
-            return
         try:
-            live.turn_id = self.dispatcher.submit(request, listener=listener).turn_id
-        except QueueFull as error:
-            self.requests.drop(live.id)
-            later = (("Retry-After", "5"),)
-            raise ApiError(503, str(error), kind="server_error", code="overloaded", headers=later) from None
-        except JournalError:
-            self.requests.drop(live.id)
+            if request is None:
+                self._find_turn(live, listener)
+            else:
+                self._turns.accept(live, request, listener=listener)
+        except BaseException as error:
+            self._live.pop(live.id, None)
+            if request is not None and isinstance(error, JournalError | QueueFull):
+                self.requests.drop(live.id)
+            if isinstance(error, QueueFull):
+                later = (("Retry-After", "5"),)
+                raise ApiError(503, str(error), kind="server_error", code="overloaded", headers=later) from None
             raise
-        self._watch(live)
 
-    def _find_turn(self, live: LiveRun, listener: Listener) -> None:
+    def _find_turn(self, live: ApiRun, listener: Listener) -> None:
         turn = self.requests.turn(live.row)
         if turn is None:
             raise not_found(f"the conversation of {live.id} was deleted", "session_not_found")
-        live.turn_id = turn.id
         if turn.state == "running":
             live.status = "in_progress"
-        self._watch(live, listener)
+        self._turns.take_up(live, turn.id, listener=listener)
 
-    def _watch(self, live: LiveRun, listener: Listener = ignore_events) -> None:
-        def settled(now: DispatchedTurn) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended before the turn
-                live.loop.call_soon_threadsafe(self._settled, live, now)
+    # -- the end of a turn ----------------------------------------------------------------------------------------
 
-        self.dispatcher.watch(live.turn_id, settled, listener=listener)
-
-    # -- the end of a turn, on the loop ---------------------------------------------------------------------------
-
-    def _settled(self, live: LiveRun, now: DispatchedTurn) -> None:
-        work = self._asked(live) if now.result is None else self._ended_with(live, now.result)
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _asked(self, live: LiveRun) -> None:
-        asked = await self.on_worker(partial(self.suspended.add, live.turn_id, live.row.session_id))
-        if live.stop_reason:  # it came while the turn was being suspended
-            await self.stop(live, live.stop_reason)
-            await self.on_worker(partial(self._watch, live))
-            return
-        if not asked:  # the answer was faster than the turn
-            await self._resume([live.turn_id])
-            return
-        live.status = "waiting"
-        for question in asked:
-            live.add(RunEvent("question", data=shown_question(question, self._host.redactor)))
-
-    async def _ended_with(self, live: LiveRun, result: TurnResult) -> None:
+    def _finish(self, result: TurnResult) -> TurnResult:
+        """The result as clients see it."""
         if not result.usage.request_count:  # from the record
-            usage = await self.on_worker(partial(turn_usage, self._host.store, result.session_id, result.turn_id))
-            result = replace(result, usage=usage)
-        live.end(replace(result, answer=redacted(result.answer, self._host.redactor)))
-        self._live.pop(live.id, None)
+            result = replace(result, usage=turn_usage(self._host.store, result.session_id, result.turn_id))
+        return replace(result, answer=redacted(result.answer, self._host.redactor))
+
+    def _note_end(self, live: ApiRun, entry: LiveEntry) -> None:
+        if not isinstance(entry.event, TurnOver):
+            return
         if live.row.kind == "run":
             self._ended[live.id] = live
             if len(self._ended) > _MAX_ENDED:
                 self._ended.popitem(last=False)
-
-    async def _check_questions(self) -> None:
-        """Continue the turns whose questions were answered, here or with ``hermes approvals``, or not in time."""
-        while True:
-            await asyncio.sleep(_SECONDS_BETWEEN_CHECKS)
-            if not self.suspended:
-                continue
-            try:
-                await self._resume(await self.on_worker(self.suspended.take_answered))
-            except HermesError as error:
-                log.warning("questions cannot be looked up: %s", error)
-
-    async def _resume(self, turn_ids: list[str]) -> None:
-        by_turn = {live.turn_id: live for live in self._live.values()}
-        for turn_id in turn_ids:
-            await self.on_worker(partial(self.dispatcher.resume, turn_id))
-            live = by_turn.get(turn_id)
-            if live is not None:
-                live.status = "in_progress"
-                live.add(RunEvent("answered", data={}))
-                await self.on_worker(partial(self._watch, live))
+        self._live.pop(live.id, None)
 
     # -- found by id ----------------------------------------------------------------------------------------------
 
-    async def find(self, principal: Principal, request_id: str, *kinds: RequestKind) -> LiveRun:
+    async def find(self, principal: Principal, request_id: str, *kinds: RequestKind) -> ApiRun:
         """The run of a request of this caller; ``ApiError`` when there is none."""
         row = await self.on_worker(partial(self._own_row, principal, request_id))
         if row is None or row.deleted or (kinds and row.kind not in kinds):
@@ -346,7 +272,7 @@ class ApiRuns:
         if live is not None and live.status == "queued":
             await self.on_worker(partial(self._look_for_start, live))  # a worker may run it
         if live is None:
-            live = self._live[row.id] = self._new_live(row, asyncio.get_running_loop())
+            live = self._new_live(row, asyncio.get_running_loop())
             try:
                 await self.on_worker(partial(self._find_turn, live, live.listen))
                 if not live.has_ended and not await self._is_open(live):
@@ -360,25 +286,20 @@ class ApiRuns:
         row = self.requests.get(request_id, principal.name)
         return row if row is not None and self._finder.is_own(principal, row.session_id, or_new=True) else None
 
-    def _look_for_start(self, live: LiveRun) -> None:
+    def _look_for_start(self, live: ApiRun) -> None:
         turn = self.requests.turn(live.row)
         if turn is not None and turn.state == "running":
             live.started()
 
-    async def _is_open(self, live: LiveRun) -> bool:
+    async def _is_open(self, live: ApiRun) -> bool:
         turn = await self.on_worker(partial(self.requests.turn, live.row))
         return turn is not None and turn.state in ("queued", "running")
 
-    async def stop(self, live: LiveRun, reason: str) -> bool:
+    async def stop(self, live: ApiRun, reason: str) -> bool:
         """Stop a run. False when it had ended."""
-        live.stop_reason = reason
-        self.suspended.forget(live.turn_id)
-        stopped = await self.on_worker(partial(self.dispatcher.cancel, live.turn_id, reason))
-        if stopped and live.status == "waiting":  # no one else reports the end of a suspended turn
-            await self.on_worker(partial(self._watch, live))
-        return stopped
+        return await self.on_worker(partial(self._turns.stop, live, reason))
 
-    async def left(self, live: LiveRun) -> None:
+    async def left(self, live: ApiRun) -> None:
         """A client has gone: its turn ends too, when the settings say so and no other client can ask for it.
 
         A server that stops sends its clients away itself, and the next one continues their turns.
@@ -391,18 +312,23 @@ class ApiRuns:
             return
         await self.stop(live, "the client closed the connection")
 
-    async def waiting_for(self, live: LiveRun) -> list[dict[str, Any]]:
+    async def waiting_for(self, live: ApiRun) -> list[dict[str, Any]]:
         """The open questions of a run that waits, oldest first, as its events have them."""
         if live.status != "waiting":
             return []
-        asked = await self.on_worker(partial(self.suspended.asked, live.row.session_id))
+        asked = await self.on_worker(partial(self._turns.questions.of_session, live.session_id))
         return [shown_question(question, self._host.redactor) for question in asked]
 
-    async def answer(self, live: LiveRun, principal: Principal, given: ApprovalDocument) -> str:
+    async def answer(self, live: ApiRun, principal: Principal, given: ApprovalDocument) -> str:
         """Store the answer to a question of a run; the id of the question."""
-        session_id = live.row.session_id
-        question = await self.on_worker(partial(self.suspended.answer, session_id, principal, given))
-        return question.id
+        questions = self._turns.questions
+
+        def answer() -> str:
+            asked = questions.of_session(live.session_id)
+            question_id, text, reason = read_answer(asked, principal, given)
+            return questions.stored.answer(question_id, text, reason).id
+
+        return await self.on_worker(answer)
 
     @property
     def counts(self) -> dict[str, int]:
