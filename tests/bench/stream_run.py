@@ -12,11 +12,10 @@ from collections.abc import Callable
 import httpx2
 import msgspec
 
-from hermes.contract.response import Record
 from hermes.http.threads import run_in_thread
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
-from hermes.models.reply import normalise
+from hermes.models.reply import Completion, normalise
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt
@@ -98,7 +97,7 @@ async def _compare_async(
     driver.close()
 
 
-async def _send(driver: Driver, endpoint: Endpoint, kwargs: dict[str, object]) -> Record:
+async def _send(driver: Driver, endpoint: Endpoint, kwargs: dict[str, object]) -> Completion:
     """A request from an event loop, on a worker thread."""
     return await run_in_thread(
         lambda own: driver.send(endpoint, _WIRE, kwargs, interrupt=own, on_delta=lambda _delta: None)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hermes.contract.response import Record
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint, Timeouts
+from hermes.models.reply import Completion
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.wire import Delta, ModelRequest
 from hermes.scope import Interrupt
@@ -19,7 +19,7 @@ from support.drivers import AnyDriver, LoopPerRequest
 
 KEY = "sk-test-0123456789abcdef"
 
-Ask = Callable[..., Record]
+Ask = Callable[..., Completion]
 
 
 @pytest.fixture(params=[Driver, LoopPerRequest], ids=["sync", "async"])
@@ -45,7 +45,7 @@ def ask(driver: AnyDriver) -> Ask:
         extra: Mapping[str, Any] | None = None,
         messages: list[dict[str, Any]] | None = None,
         **settings: Any,
-    ) -> Record:
+    ) -> Completion:
         timeouts = timeouts or Timeouts(5, 5, 5, 20)
         endpoint = Endpoint(base_url, "scripted", "demo", KEY, timeouts=timeouts, **settings)
         question = messages or [{"role": "user", "content": "hello"}]

@@ -11,16 +11,15 @@ import pytest
 
 from hermes.config import Config
 from hermes.config.schema.sections import ModelConfig, ModelProviderConfig
-from hermes.contract.response import Record
 from hermes.errors import ConfigError, ProviderError
 from hermes.http.address import parse_url
 from hermes.http.errors import ConnectError, explain
 from hermes.http.tls import Certificates
-from hermes.models.reply import normalise
+from hermes.models.reply import Completion, normalise
 from hermes.models.routing import endpoints_for
 from hermes.testing import FaultServer, ScriptedProvider, text
 
-Ask = Callable[..., Record]
+Ask = Callable[..., Completion]
 
 
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"])

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from hermes.contract.response import Record
 from hermes.errors import FailureReason, ProviderError
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint, Timeouts
-from hermes.models.reply import IncompleteReply, normalise
+from hermes.models.reply import Completion, IncompleteReply, normalise
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.wire import Delta, ModelRequest, ReasoningDelta, TextDelta
 from hermes.scope import Interrupt
@@ -33,7 +32,7 @@ from hermes.testing import (
 from hermes.testing.scripted.replies import completion, events
 from support.drivers import AnyDriver
 
-Ask = Callable[..., Record]
+Ask = Callable[..., Completion]
 
 KEY = "sk-test-0123456789abcdef"
 DOCUMENT = completion(text("hello"), 1, "m")
@@ -56,8 +55,8 @@ def test_a_streamed_answer(ask: Ask) -> None:
     with ScriptedProvider(reasoning("hm", "one two")) as provider:
         response = ask(provider.base_url, on_delta=deltas.append)
     assert deltas == [ReasoningDelta("hm"), TextDelta("one "), TextDelta("two")]
-    assert response.choices[0].message.content == "one two"
-    assert response.usage.total_tokens == 15
+    assert response["choices"][0]["message"]["content"] == "one two"
+    assert response["usage"]["total_tokens"] == 15
     request = provider.requests[0]
     assert request.body["stream"] is True
     assert request.headers["authorization"] == f"Bearer {KEY}"
@@ -67,7 +66,7 @@ def test_a_streamed_answer(ask: Ask) -> None:
 def test_an_answer_in_one_document(ask: Ask) -> None:
     with ScriptedProvider(tool_call("ls", {"path": "."})) as provider:
         response = ask(provider.base_url, stream=False)
-    assert response.choices[0].message.tool_calls[0].function.arguments == '{"path":"."}'
+    assert response["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == '{"path":"."}'
     assert "stream" not in provider.requests[0].body
 
 
@@ -129,7 +128,7 @@ def test_a_stream_that_does_not_end_is_given_up(ask: Ask) -> None:
 def test_an_answer_that_ends_with_the_connection(ask: Ask) -> None:
     for stream in (True, False):
         with ScriptedProvider(raw(STREAM if stream else DOCUMENT, until_close=True)) as provider:
-            assert ask(provider.base_url, stream=stream).choices[0].finish_reason == "stop"
+            assert ask(provider.base_url, stream=stream)["choices"][0]["finish_reason"] == "stop"
 
 
 def test_a_body_that_stays_open_after_its_end_is_not_waited_for(ask: Ask) -> None:

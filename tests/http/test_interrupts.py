@@ -14,19 +14,18 @@ from typing import Any
 
 import pytest
 
-from hermes.contract.response import Record
 from hermes.errors import Interrupted, ProviderError
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Timeouts
 from hermes.models.failures import ConnectTimeout
-from hermes.models.reply import InterruptedReply, normalise
+from hermes.models.reply import Completion, InterruptedReply, normalise
 from hermes.models.wires.wire import Delta
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, hanging, raw, text
 from support.drivers import LoopPerRequest
 from support.waiting import HANG
 
-Ask = Callable[..., Record]
+Ask = Callable[..., Completion]
 
 #: Longer than any test waits: what ends at all was woken up.
 NEVER = Timeouts(connect=600, first_byte=600, between_chunks=600, total=600)
@@ -38,7 +37,7 @@ class Waiting:
     def __init__(self, ask: Ask, base_url: str, **options: Any) -> None:
         self.interrupt = Interrupt()
         self.outcome: BaseException | None = None
-        self._run: Callable[[], Record] = lambda: ask(base_url, interrupt=self.interrupt, timeouts=NEVER, **options)
+        self._run: Callable[[], Completion] = lambda: ask(base_url, interrupt=self.interrupt, timeouts=NEVER, **options)
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 

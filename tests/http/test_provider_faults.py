@@ -6,15 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from hermes.contract.response import Record
 from hermes.errors import ProviderError
 from hermes.models.endpoint import Timeouts
-from hermes.models.reply import IncompleteReply, normalise
+from hermes.models.reply import Completion, IncompleteReply, normalise
 from hermes.models.wires.wire import Delta, TextDelta
 from hermes.testing import FAULTS, Fault, FaultServer, cuts, recorded, text
 from support import HostFactory
 
-Ask = Callable[..., Record]
+Ask = Callable[..., Completion]
 
 KEY = "sk-test-0123456789abcdef"
 #: For servers that fall silent, and for those that never do.

@@ -7,16 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from hermes.contract.response import Record
 from hermes.errors import ConfigError, ProviderError
 from hermes.http.proxy import parse_proxy, proxy_for
 from hermes.models.endpoint import Timeouts
-from hermes.models.reply import normalise
+from hermes.models.reply import Completion, normalise
 from hermes.testing import FaultServer, ScriptedProvider
 from hermes.testing.proxies import connect_proxy, socks_proxy
 from support.drivers import AnyDriver
 
-Ask = Callable[..., Record]
+Ask = Callable[..., Completion]
 LOGIN = "us%65r:p%40ss"
 
 

@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from hermes.contract.response import Record
 from hermes.errors import ProviderError
 from hermes.models.endpoint import Timeouts
-from hermes.models.reply import InterruptedReply, normalise
+from hermes.models.reply import Completion, InterruptedReply, normalise
 from hermes.scope import Interrupt
 from hermes.testing import FaultServer
 from support.waiting import finish
 
-Ask = Callable[..., Record]
+Ask = Callable[..., Completion]
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from hermes.contract.response import Record
 from hermes.http.threads import run_in_thread
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
+from hermes.models.reply import Completion
 from hermes.models.wires.wire import Delta, Wire
 from hermes.scope import Interrupt
 
@@ -25,7 +25,7 @@ class AnyDriver(Protocol):
         *,
         interrupt: Interrupt,
         on_delta: Callable[[Delta], object] | None = None,
-    ) -> Record: ...
+    ) -> Completion: ...
 
     def close(self) -> None: ...
 
@@ -36,7 +36,7 @@ class LoopPerRequest:
     def __init__(self) -> None:
         self._driver = Driver()
 
-    def send(self, *arguments: Any, interrupt: Interrupt, **options: Any) -> Record:
+    def send(self, *arguments: Any, interrupt: Interrupt, **options: Any) -> Completion:
         return asyncio.run(
             run_in_thread(lambda own: self._driver.send(*arguments, interrupt=own, **options), interrupt)
         )

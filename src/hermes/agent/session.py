@@ -7,7 +7,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,9 +107,8 @@ class Session:
         self.max_steps = max_steps
         self.runtime = runtime
         self.parent = parent
-        self._is_new = is_new
-        #: How many turns the transcript covers; None when that is not known.
-        self._turns_known: int | None = None if history else 0
+        #: How many turns the transcript covers, all of them ended; None when that is not known.
+        self._turns_known: int | None = 0 if is_new else None
         #: The fencing token under which the transcript was last complete.
         self._epoch_known = 0
         #: The turn that released the session with its end.
@@ -181,20 +180,25 @@ class Session:
         """
         with self._exclusive(), self._with_next_models():
             interrupt = interrupt or Interrupt()
-            if not self._is_new:
-                self._finish(("running",), listener, interrupt)
             task_id = task_id or new_id()
-            user_message: Message = {"role": "user", "content": self.runtime.redactor.mask_data(message)}
-            journal = begin_turn(
+            if self._turns_known is None:
+                self._finish(("running",), listener, interrupt)
+            begin = partial(
+                begin_turn,
                 self.runtime.store,
                 self.runtime.runner,
                 self._info(),
                 turn_id=self._new_turn_id(task_id),
                 task_id=task_id,
                 request_key=request_key or task_id,
-                message=user_message,
+                message={"role": "user", "content": self.runtime.redactor.mask_data(message)},
                 environment=self.runtime.environment(),
             )
+            try:
+                journal = begin()
+            except UnfinishedTurn:  # another process has continued the session, and died
+                self._finish(("running",), listener, interrupt)
+                journal = begin()
             if journal.state != "running":
                 return _recorded_result(
                     self.id, journal.id, journal.state, journal.answer, journal.error, journal.finish_reason
@@ -460,7 +464,7 @@ class Session:
         close_children(self.runtime.store, self.runtime.runner, self.id)
         if self.runtime.seal is not None:
             self.runtime.seal(self.id)
-        self._is_new, self._turns_known = False, None
+        self._turns_known = None
         self.transcript.earlier = Sessions(self.runtime.store).context(self.id)
         result = _recorded_result(self.id, journal.id, journal.state, journal.answer, journal.error, "")
         return replace(result, error_type=TAKEN_UP_TOO_OFTEN)
@@ -514,7 +518,6 @@ class Session:
         finally:
             if self.runtime.checkpoints is not None:
                 self.runtime.checkpoints.turn_ended(journal.id)
-            self._is_new = False
             self.transcript.end()
             self._listener, self.journal = ignore_events, None
             if budgets is not None:

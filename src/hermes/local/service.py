@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from hermes.config.schema.sections import LocalConfig
-from hermes.contract.response import Record
 from hermes.errors import ConfigError
 from hermes.local.endpoint import is_embedded, is_local, settled
 from hermes.models.endpoint import Endpoint
+from hermes.models.reply import Completion
 from hermes.models.wires.wire import Delta, Transport, Wire
 from hermes.scope import Interrupt
 
@@ -71,7 +71,7 @@ class LocalService:
         interrupt: Interrupt,
         on_delta: Callable[[Delta], None] | None = None,
         on_wait: Callable[[], object] | None = None,
-    ) -> Record:
+    ) -> Completion:
         """One request to the local server and its whole answer."""
         if on_wait is not None:
             on_wait()  # the server may have to be started

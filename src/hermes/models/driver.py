@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hermes.contract.response import Record
 from hermes.errors import Interrupted, ProviderError
 from hermes.http.address import parse_url
 from hermes.http.client import HttpClient, ResponseStream
@@ -25,7 +24,7 @@ from hermes.http.errors import (
 from hermes.http.exchange import Timeouts
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import ConnectTimeout, malformed, scrub
-from hermes.models.reply import IncompleteReply, InterruptedReply, with_partial
+from hermes.models.reply import Completion, IncompleteReply, InterruptedReply, with_partial
 from hermes.models.wires.wire import Delta, HttpRequest, Parser, ReasoningDelta, TextDelta, Wire
 from hermes.scope import Interrupt
 
@@ -51,7 +50,7 @@ class Driver:
         interrupt: Interrupt,
         on_delta: OnDelta | None = None,
         on_wait: Callable[[], object] | None = None,
-    ) -> Record:
+    ) -> Completion:
         """One request and its whole answer; ``on_delta`` sees the pieces as they arrive.
 
         ``on_wait`` is called when the request is sent, and before a new connection is opened for it.
@@ -94,7 +93,7 @@ class _Transfer:
 
     def run(
         self, http: HttpClient, timeouts: Timeouts, interrupt: Interrupt, on_wait: Callable[[], object] | None
-    ) -> Record:
+    ) -> Completion:
         """Send the request and read the answer to its end, or to where it breaks off."""
         request, endpoint, started = self._request, self._endpoint, False
         broken: NetworkError | None = None
@@ -145,7 +144,7 @@ class _Transfer:
             if parser.done:
                 response.expect_end(_TAIL_SECONDS)
 
-    def _result(self, broken: NetworkError | None) -> Record:
+    def _result(self, broken: NetworkError | None) -> Completion:
         try:
             response = self._parser.finish()
         except IncompleteReply as error:
@@ -190,10 +189,10 @@ def _without_retry(error: ProviderError) -> ProviderError:
     return error
 
 
-def _show_whole(response: Record, on_delta: OnDelta) -> None:
+def _show_whole(response: Completion, on_delta: OnDelta) -> None:
     """A server that was asked for a stream may answer with one document: its text is shown at once."""
-    message = response.choices[0].message
-    if message.reasoning:
-        on_delta(ReasoningDelta(message.reasoning))
-    if message.content:
-        on_delta(TextDelta(message.content))
+    message = response["choices"][0]["message"]
+    if message.get("reasoning"):
+        on_delta(ReasoningDelta(message["reasoning"]))
+    if message.get("content"):
+        on_delta(TextDelta(message["content"]))

@@ -10,6 +10,8 @@ from hermes.contract.response import Record, chat_response, to_plain
 from hermes.errors import FailureReason, Interrupted, ProviderError
 from hermes.models.costs.usage import Usage, usage_from
 
+#: A whole answer as plain data in the shape of a chat completion: what every wire makes of a response.
+Completion = dict[str, Any]
 #: The most tool calls of one reply.
 MAX_TOOL_CALLS = 256
 
@@ -79,18 +81,23 @@ def normalise(response: object) -> Reply:
     Takes what execution middleware may return: a record, a dictionary, a namespace, an SDK object, or any of
     them after a JSON round trip. Raises ``ProviderError`` with reason ``malformed`` saying what was found.
     """
-    # A record is what every wire returns: it is read as it is, and only its nested parts become plain data.
-    fields = _fields(response if isinstance(response, Record) else to_plain(response))
-    if fields is None:
+    fields = to_plain(response)
+    if not isinstance(fields, dict):
         raise _malformed(f"expected a chat completion, found {type(response).__name__}")
-    choice = _first_choice(fields)
-    said = _fields(choice.get("message"))
-    if said is None:
+    return reply_from(cast("Completion", fields))
+
+
+def reply_from(completion: Completion) -> Reply:
+    """The reply in an answer that is plain data. Raises ``ProviderError`` (``malformed``) when there is none."""
+    choice = _first_choice(completion)
+    message: Any = choice.get("message")
+    if not isinstance(message, dict):
         raise _malformed(f"the first choice has no message (its keys: {_keys(choice)})")
-    message = {name: to_plain(said.get(name)) for name in _READ}
+    message = cast("dict[str, Any]", message)
     calls = tool_requests(message.get("tool_calls"))
     content, refusal = text_of(message.get("content")), text_of(message.get("refusal"))
-    finish_reason = _finish_reason(_string(choice.get("finish_reason")) or ("tool_calls" if calls else "stop"))
+    finish_reason = _finish_reason(str(choice.get("finish_reason") or ("tool_calls" if calls else "stop")))
+    state: Any = message.get("carry")
     if refusal and not content and not calls and finish_reason == "stop":
         finish_reason = "refusal"
     reply = Reply(
@@ -98,10 +105,10 @@ def normalise(response: object) -> Reply:
         reasoning=text_of(message.get("reasoning")) or text_of(message.get("reasoning_content")),
         tool_calls=calls,
         finish_reason=finish_reason,
-        model=_string(fields.get("model")),
-        usage=usage_from(to_plain(fields.get("usage"))),
-        response_id=_string(fields.get("id")),
-        provider_state=_state(message.get("carry")),
+        model=str(completion.get("model") or ""),
+        usage=usage_from(completion.get("usage")),
+        response_id=str(completion.get("id") or ""),
+        provider_state=cast("dict[str, Any]", state) if isinstance(state, dict) and state else None,
     )
     if finish_reason == "error":  # how gateways report that the server behind them failed
         raise IncompleteReply(_FAILED_BEHIND, partial=reply, reason="server_error")
@@ -129,34 +136,26 @@ def _finish_reason(given: str) -> str:
     return "content_filter" if name == "content_filter" else _SYNONYMS.get(name, given)
 
 
-#: The fields of a message that a reply is made from.
-_READ = ("content", "refusal", "reasoning", "reasoning_content", "tool_calls", "carry")
-
-
-def _fields(value: object) -> dict[str, Any] | None:
-    """The fields of a dictionary or a record; ``None`` for anything else."""
-    if isinstance(value, Record):
-        return value.__dict__
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
-
-
 def to_response(reply: Reply) -> Record:
     """A reply as the chat completion object that plugins see."""
+    return chat_response(to_completion(reply))
+
+
+def to_completion(reply: Reply) -> Completion:
+    """A reply as plain data in the shape of a chat completion, without provider state."""
     message: dict[str, Any] = {
         "role": "assistant",
         "content": reply.content or None,
         "reasoning": reply.reasoning or None,
         "tool_calls": [tool_call_message(call) for call in reply.tool_calls] or None,
     }
-    return chat_response(
-        {
-            "id": reply.response_id or None,
-            "object": "chat.completion",
-            "model": reply.model,
-            "choices": [{"index": 0, "message": message, "finish_reason": reply.finish_reason}],
-            "usage": reply.usage.as_response_usage() if reply.usage else None,
-        }
-    )
+    return {
+        "id": reply.response_id or None,
+        "object": "chat.completion",
+        "model": reply.model,
+        "choices": [{"index": 0, "message": message, "finish_reason": reply.finish_reason}],
+        "usage": reply.usage.as_response_usage() if reply.usage else None,
+    }
 
 
 def tool_call_message(call: ToolRequest) -> dict[str, Any]:
@@ -239,10 +238,9 @@ def _first_choice(body: dict[str, Any]) -> dict[str, Any]:
     if not choices:
         raise _malformed("the response has an empty list of choices")
     first: Any = cast("list[Any]", choices)[0]
-    found = _fields(first)
-    if found is None:
+    if not isinstance(first, dict):
         raise _malformed(f"the first choice is {type(first).__name__}, expected an object")
-    return found
+    return cast("dict[str, Any]", first)
 
 
 def _free_id(given: str, position: int, taken: set[str]) -> str:
@@ -266,10 +264,6 @@ def _argument_text(arguments: object) -> str:
         return msgspec.json.encode(arguments).decode()
     except (TypeError, ValueError) as error:
         raise _malformed(f"the arguments of a tool call are not valid data: {error}") from error
-
-
-def _state(value: object) -> dict[str, Any] | None:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) and value else None
 
 
 def _string(value: object) -> str:

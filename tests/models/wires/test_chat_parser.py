@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.contract.response import Record
+from hermes.contract.response import Record, chat_response
 from hermes.errors import FailureReason, ProviderError
 from hermes.models.costs.usage import Usage
 from hermes.models.endpoint import Endpoint
@@ -26,7 +26,7 @@ ENDPOINT = Endpoint("http://h/v1", "m", "demo", "sk-secret-key")
 def parse(*pieces: bytes, streaming: bool = True) -> tuple[list[Delta], Record]:
     parser = ChatParser(ENDPOINT, streaming=streaming)
     deltas = [delta for piece in pieces for delta in parser.feed(piece)]
-    return deltas, parser.finish()
+    return deltas, chat_response(parser.finish())
 
 
 def reply_of(*pieces: bytes) -> Reply:
@@ -352,7 +352,7 @@ def test_a_stream_cut_at_any_byte_is_complete_or_keeps_what_arrived() -> None:
         parser = ChatParser(ENDPOINT, streaming=True)
         shown = "".join(delta.text for delta in parser.feed(RECORDED[:cut]) if isinstance(delta, TextDelta))
         try:
-            response = parser.finish()
+            response = chat_response(parser.finish())
         except IncompleteReply as error:
             assert cut <= finished_at + 40
             assert error.reason == "truncated"

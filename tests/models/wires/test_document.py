@@ -7,7 +7,6 @@ from collections.abc import Generator
 import pytest
 
 from hermes.cli.model.server_models import list_models
-from hermes.contract.response import Record
 from hermes.errors import ProviderError
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
@@ -26,11 +25,11 @@ def driver() -> Generator[Driver]:
 
 
 def test_pieces_are_read_as_one() -> None:
-    parser = DocumentParser(ENDPOINT, lambda body: Record(body=body), name="the list", longest=6)
+    parser = DocumentParser(ENDPOINT, lambda body: {"body": body}, name="the list", longest=6)
     for piece in (b"ab", b"", b"cdef"):
         assert not parser.feed(piece)
     assert not parser.done
-    assert parser.finish().body == b"abcdef"
+    assert parser.finish()["body"] == b"abcdef"
     with pytest.raises(ProviderError, match="the list does not end") as caught:
         parser.feed(b"g")
     assert caught.value.reason == "malformed"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.contract.response import Record
+from hermes.contract.response import Record, chat_response
 from hermes.errors import ProviderError
 from hermes.models.costs.usage import Usage
 from hermes.models.endpoint import ApiMode, Endpoint
@@ -76,7 +76,7 @@ def stream_of(mode: ApiMode, reply: ScriptedReply) -> bytes:
 def parse(mode: ApiMode, *pieces: bytes, tools: bool = True) -> tuple[list[Delta], Record]:
     parser = wire_for(endpoint(mode)).parser(endpoint(mode), streaming=True, tools=tools)
     deltas = [delta for piece in pieces for delta in parser.feed(piece)]
-    return deltas, parser.finish()
+    return deltas, chat_response(parser.finish())
 
 
 def said(reply: Reply) -> Reply:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hermes.contract.response import Record
+from hermes.contract.response import Record, chat_response
 from hermes.errors import FailureReason, ProviderError
 from hermes.http.threads import run_in_thread
 from hermes.models.driver import Driver
@@ -68,11 +68,12 @@ class Completions:
         request = {"model": model, "messages": messages, **kwargs}
         endpoint = replace(self._endpoint, model=model)
         try:
-            return await run_in_thread(
+            answer = await run_in_thread(
                 lambda interrupt: self._driver.send(endpoint, self._wire, request, interrupt=interrupt)
             )
         except ProviderError as error:
             raise api_error(error) from error
+        return chat_response(answer)
 
 
 # -- failures, under the names of the OpenAI SDK ----------------------------------------------------------------------

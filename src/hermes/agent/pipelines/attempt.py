@@ -12,11 +12,10 @@ from msgspec.structs import replace
 from hermes.journal.bodies import to_json
 from hermes.journal.turns.steps import ModelCallRow
 from hermes.models.costs.price_lookup import priced
-from hermes.models.reply import Reply, normalise
+from hermes.models.reply import Completion, Reply, reply_from
 
 if TYPE_CHECKING:
     from hermes.agent.llm.budgets import CallBudget, Reservation
-    from hermes.contract.response import Record
     from hermes.models.endpoint import Endpoint
     from hermes.models.wires.request_body import BodyEncoder
     from hermes.models.wires.wire import HttpRequest, ModelRequest, Transport, Wire
@@ -130,7 +129,7 @@ class Attempt:
     def _run(self) -> Reply:
         self.started_at = time.time()
         try:
-            reply = self.reply = priced(normalise(self.execute()), self.endpoint, self.started_at)
+            reply = self.reply = priced(self.execute(), self.endpoint, self.started_at)
         except BaseException as error:
             self.ended_at = time.time()
             self.close(error)
@@ -146,11 +145,11 @@ class Attempt:
         """Hold the room for the attempt in its budgets. Raises ``BudgetExceeded`` when there is none."""
         return budget.reserve(self)
 
-    def execute(self) -> object:
-        """The answer in the shape of a chat completion."""
-        return self.send(self.request)
+    def execute(self) -> Reply:
+        """Send the request and read the answer."""
+        return reply_from(self.send(self.request))
 
-    def send(self, request: dict[str, Any]) -> Record:
+    def send(self, request: dict[str, Any]) -> Completion:
         """Send keyword arguments of the wire."""
         return self.transport.send(self.endpoint, self.wire, request, interrupt=self.interrupt)
 

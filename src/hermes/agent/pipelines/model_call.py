@@ -25,7 +25,7 @@ from hermes.contract.events import (
     TextDelta,
     TextWithdrawn,
 )
-from hermes.contract.response import Record
+from hermes.contract.response import Record, chat_response
 from hermes.errors import HermesError, Interrupted, ProviderError
 from hermes.journal.bodies import prepare_struct
 from hermes.journal.crash import crash_point
@@ -33,7 +33,7 @@ from hermes.journal.turns.decisions import PluginDecision, decisions_of
 from hermes.journal.turns.steps import Message, TurnJournal
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import describe
-from hermes.models.reply import Reply, normalise, to_response
+from hermes.models.reply import Completion, Reply, normalise, reply_from, to_response
 from hermes.models.retry import Failure, Send, Sleep, attempts, retry
 from hermes.models.vision import able_to_read
 from hermes.models.wires.request_body import BodyEncoder
@@ -230,27 +230,31 @@ class ConversationAttempt(Attempt):
             self.call.listener(BudgetReached(held.warning))
         return held
 
-    def execute(self) -> object:
+    def execute(self) -> Reply:
         """Fire the start event and send the request, through the execution middleware if there is any."""
         self._emit_start()
         crash_point()
         chain = self.hooks.llm_execution
         if chain is None:
-            return self.send(self.request)
+            return reply_from(self.send(self.request))
         context = dict[str, Any](self._fields())
         context["original_request"] = self.original
         context["middleware_trace"] = self.trace
         prepared = self.request
-        answer = chain.run(prepared, self.send, context, accept=normalise)
+        answer = chain.run(prepared, self._send_for_middleware, context, accept=normalise)
         if not self._sent.sha256:
             self.decisions += decisions_of(chain, "answered")
         elif self.request is not prepared and self.request != prepared:
             self.decisions += decisions_of(chain, "changed")
-        return answer
+        return normalise(answer)
 
-    def send(self, request: dict[str, Any]) -> Record:
+    def _send_for_middleware(self, request: dict[str, Any]) -> Record:
         """Send what execution middleware passed on, which is then the request that hooks see."""
         self.request = request
+        return chat_response(self.send(request))
+
+    def send(self, request: dict[str, Any]) -> Completion:
+        """Send the request; what came before it is recorded while the server answers."""
         return self.transport.send(
             self.endpoint,
             self._sent,

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from hermes.config.files import write_atomically
-from hermes.contract.response import Record
 from hermes.errors import ConfigError, ProviderError
 from hermes.models.driver import Driver
 from hermes.models.endpoint import ApiMode, Endpoint
 from hermes.models.failures import malformed
+from hermes.models.reply import Completion
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.choice import wire_for
 from hermes.models.wires.document import DocumentParser, decoded
@@ -42,7 +42,7 @@ _OPERATIONS: dict[ApiMode, str] = {
 def list_models(driver: Driver, endpoint: Endpoint, interrupt: Interrupt | None = None) -> list[str] | None:
     """The models of a server; ``None`` when it has no list. Raises ``ProviderError`` when it refuses."""
     try:
-        return driver.send(endpoint, ModelList(), {}, interrupt=interrupt or Interrupt()).models
+        return driver.send(endpoint, ModelList(), {}, interrupt=interrupt or Interrupt())["models"]
     except ProviderError as error:
         if error.status_code in _NO_LIST or error.reason == "malformed":
             return None
@@ -69,8 +69,8 @@ class ModelList(ChatCompletions):
         return DocumentParser(endpoint, partial(_models, endpoint), name="the list of models", longest=_LONGEST_LIST)
 
 
-def _models(endpoint: Endpoint, body: bytes) -> Record:
-    """A record with the names as ``models``."""
+def _models(endpoint: Endpoint, body: bytes) -> Completion:
+    """The names, as ``models``."""
     document = decoded(body)
     if isinstance(document, dict):
         fields = cast("dict[str, Any]", document)
@@ -78,7 +78,7 @@ def _models(endpoint: Endpoint, body: bytes) -> Record:
     if not isinstance(document, list):
         raise malformed(endpoint, "no list of models", body[:200])
     names = dict.fromkeys(_names(cast("list[Any]", document)))
-    return Record(models=list(names)[:_MOST_MODELS])
+    return {"models": list(names)[:_MOST_MODELS]}
 
 
 def _names(entries: list[Any]) -> Iterator[str]:

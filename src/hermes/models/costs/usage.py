@@ -75,40 +75,44 @@ def usage_from(raw: object) -> Usage | None:
     if not isinstance(raw, dict) or not raw:
         return None
     usage = cast("dict[str, Any]", raw)
-    prompt_details = _object(usage, "prompt_tokens_details") or _object(usage, "input_tokens_details")
-    output_details = _object(usage, "completion_tokens_details") or _object(usage, "output_tokens_details")
-    cache_read = _first(prompt_details, "cached_tokens") or _first(
-        usage, "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"
+    counts = _counts(usage)
+    of_prompt = _counts(usage.get("prompt_tokens_details") or usage.get("input_tokens_details"))
+    of_output = _counts(usage.get("completion_tokens_details") or usage.get("output_tokens_details"))
+    cache_read = (
+        of_prompt.get("cached_tokens")
+        or counts.get("prompt_cache_hit_tokens")
+        or counts.get("cache_read_input_tokens")
+        or counts.get("cached_tokens", 0)
     )
-    cache_write = _first(prompt_details, "cache_write_tokens", "cache_creation_tokens") or _first(
-        usage, "cache_creation_input_tokens", "prompt_cache_write_tokens"
+    cache_write = (
+        of_prompt.get("cache_write_tokens")
+        or of_prompt.get("cache_creation_tokens")
+        or counts.get("cache_creation_input_tokens")
+        or counts.get("prompt_cache_write_tokens", 0)
     )
-    prompt = _first(usage, "prompt_tokens", "input_tokens")
+    prompt = counts.get("prompt_tokens") or counts.get("input_tokens", 0)
     # Only Anthropic's spelling counts fresh input alone; every other one includes the cached part.
     includes_cache = "prompt_tokens" in usage or "cache_read_input_tokens" not in usage
     fresh = max(prompt - cache_read - cache_write, 0) if includes_cache else prompt
     return Usage(
         input_tokens=fresh,
-        output_tokens=_first(usage, "completion_tokens", "output_tokens"),
+        output_tokens=counts.get("completion_tokens") or counts.get("output_tokens", 0),
         cache_read_tokens=cache_read,
         cache_write_tokens=cache_write,
-        reasoning_tokens=_first(output_details, "reasoning_tokens") or _first(usage, "reasoning_tokens"),
+        reasoning_tokens=of_output.get("reasoning_tokens") or counts.get("reasoning_tokens", 0),
         cost_usd=_cost(usage),
     )
 
 
-def _object(fields: dict[str, Any], name: str) -> dict[str, Any]:
-    value = fields.get(name)
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _first(fields: dict[str, Any], *names: str) -> int:
-    """The first of the named counts that is a sensible number, else 0."""
-    for name in names:
-        value = fields.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e15:
-            return int(value)
-    return 0
+def _counts(fields: object) -> dict[str, int]:
+    """The sensible numbers among the fields; none when these are no fields."""
+    if not isinstance(fields, dict):
+        return {}
+    return {
+        name: int(value)
+        for name, value in cast("dict[str, Any]", fields).items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e15
+    }
 
 
 def _cost(usage: dict[str, Any]) -> float | None:

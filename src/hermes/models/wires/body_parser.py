@@ -6,11 +6,10 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
-from hermes.contract.response import Record
 from hermes.errors import ProviderError
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_in_body, excerpt, malformed, message
-from hermes.models.reply import IncompleteReply, Reply, with_partial
+from hermes.models.reply import Completion, IncompleteReply, Reply, with_partial
 from hermes.models.wires.sse import EventSplitter
 from hermes.models.wires.wire import Delta
 
@@ -40,11 +39,11 @@ class Assembly(Protocol):
         """
         ...
 
-    def document(self, fields: dict[str, Any]) -> Record:
+    def document(self, fields: dict[str, Any]) -> Completion:
         """The whole answer from one document. Raises ``Unreadable`` when it is none."""
         ...
 
-    def response(self) -> Record:
+    def response(self) -> Completion:
         """The whole answer from the events. Raises ``Unreadable`` when they make none."""
         ...
 
@@ -90,7 +89,7 @@ class BodyParser:
             self._event(payload, deltas)
         return deltas
 
-    def finish(self) -> Record:
+    def finish(self) -> Completion:
         """The whole response."""
         if self._form == "unknown":
             raise self._incomplete(f"the {'stream' if self._streaming else 'body'} ended before the answer began")
@@ -140,7 +139,7 @@ class BodyParser:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._with_partial(malformed(self._endpoint, f"a bad event ({error})", payload)) from None
 
-    def _document(self) -> Record:
+    def _document(self) -> Completion:
         body = bytes(self._body)
         if body[:1] == b"<":
             raise malformed(self._endpoint, excerpt(body))

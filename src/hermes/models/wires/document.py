@@ -7,10 +7,9 @@ from typing import Any
 
 import msgspec
 
-from hermes.contract.response import Record
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import malformed
-from hermes.models.reply import Reply
+from hermes.models.reply import Completion, Reply
 from hermes.models.wires.wire import Delta
 
 
@@ -19,7 +18,7 @@ class DocumentParser:
 
     done = False
 
-    def __init__(self, endpoint: Endpoint, read: Callable[[bytes], Record], *, name: str, longest: int) -> None:
+    def __init__(self, endpoint: Endpoint, read: Callable[[bytes], Completion], *, name: str, longest: int) -> None:
         self._endpoint = endpoint
         self._read = read
         self._name = name
@@ -33,7 +32,7 @@ class DocumentParser:
             raise malformed(self._endpoint, f"{self._name} does not end")
         return ()
 
-    def finish(self) -> Record:
+    def finish(self) -> Completion:
         """What the document says."""
         return self._read(bytes(self._body))
 

@@ -9,11 +9,10 @@ from urllib.parse import urlencode
 import msgspec
 
 from hermes.contract.events import ReasoningDelta, TextDelta
-from hermes.contract.response import Record
 from hermes.errors import ProviderError
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import message
-from hermes.models.reply import Reply
+from hermes.models.reply import Completion, Reply
 from hermes.models.wires.request_body import CONVERSATIONS, BodyEncoder, encode
 from hermes.scope import Interrupt
 from hermes.version import __version__
@@ -68,7 +67,7 @@ class Parser(Protocol):
         """Take the next bytes, cut anywhere. Raises ``ProviderError`` when the server reports a failure."""
         ...
 
-    def finish(self) -> Record:
+    def finish(self) -> Completion:
         """The whole response once the body has ended.
 
         Raises ``IncompleteReply`` when the body broke off and ``ProviderError`` when it cannot be read.
@@ -121,7 +120,7 @@ class Transport(Protocol):
         interrupt: Interrupt,
         on_delta: Callable[[Delta], None] | None = None,
         on_wait: Callable[[], object] | None = None,
-    ) -> Record:
+    ) -> Completion:
         """``on_delta`` sees the pieces of the answer; ``on_wait`` is called before each long wait for the server.
 
         Raises ``ProviderError`` when the request fails and ``Interrupted`` when ``interrupt`` is cancelled.

@@ -13,13 +13,13 @@ import msgspec
 
 from hermes.agent.pipelines.attempt import DigestingWire, request_content
 from hermes.contract.events import TextDelta
-from hermes.contract.response import Record
 from hermes.errors import BudgetExceeded, Interrupted, ProviderError
 from hermes.http.client import HttpClient
 from hermes.http.errors import AddressRefused
 from hermes.models.costs.usage import Usage
 from hermes.models.endpoint import Endpoint
-from hermes.models.reply import IncompleteReply, InterruptedReply, Reply, to_response
+from hermes.models.reply import Completion, IncompleteReply, InterruptedReply, Reply, to_completion
+from hermes.models.wires.provider_state import STATE_FIELD
 from hermes.models.wires.wire import Delta, Wire
 from hermes.record.recording import CallRow, RecordedAttempt, Recording, TurnRecording
 from hermes.scope import Interrupt, current_scope
@@ -89,7 +89,7 @@ class RecordedTransport:
         interrupt: Interrupt,
         on_delta: Callable[[Delta], None] | None = None,
         on_wait: Callable[[], object] | None = None,
-    ) -> Record:
+    ) -> Completion:
         """The recorded answer; a recorded failure is raised again."""
         if on_wait is not None:
             on_wait()
@@ -103,7 +103,7 @@ class RecordedTransport:
 
     # -- the conversation ---------------------------------------------------------------------------------------
 
-    def _answer(self, session_id: str, turn: TurnRecording, on_delta: Callable[[Delta], None] | None) -> Record:
+    def _answer(self, session_id: str, turn: TurnRecording, on_delta: Callable[[Delta], None] | None) -> Completion:
         index = self.position(session_id) - (turn.id in self._stopped)
         attempt = turn.attempts[index] if index < len(turn.attempts) else None
         budget = _budget_before(turn, attempt)
@@ -119,9 +119,7 @@ class RecordedTransport:
         reply = _reply(attempt.body["reply"])
         if on_delta is not None and reply.content:
             on_delta(TextDelta(reply.content))
-        response = to_response(reply)
-        response.choices[0].message.carry = reply.provider_state
-        return response
+        return _completion(reply)
 
     def _failure(
         self,
@@ -145,7 +143,7 @@ class RecordedTransport:
 
     # -- beside it ----------------------------------------------------------------------------------------------
 
-    def _answer_aside(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> Record:
+    def _answer_aside(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> Completion:
         request = self._clean.value(request_content(kwargs))
         with self._lock:
             found = self._aside.get(self._key(request))
@@ -159,10 +157,7 @@ class RecordedTransport:
             error = ProviderError((call.error or "").partition(": ")[2], reason="server_error", retry_after=0.0)
             error.retryable = bool(found)
             raise error
-        reply = _reply(call.content["reply"])
-        response = to_response(reply)
-        response.choices[0].message.carry = reply.provider_state
-        return response
+        return _completion(_reply(call.content["reply"]))
 
     def _key(self, request: dict[str, Any]) -> bytes:
         return _FENCE.sub(rb"\1", _encode(request))
@@ -180,6 +175,13 @@ class RecordedTransport:
 def _common(first: bytes, second: bytes) -> int:
     length = min(len(first), len(second))
     return next((at for at in range(length) if first[at] != second[at]), length)
+
+
+def _completion(reply: Reply) -> Completion:
+    """A recorded reply as the server sent it, with the state that it wants back."""
+    completion = to_completion(reply)
+    completion["choices"][0]["message"][STATE_FIELD] = reply.provider_state
+    return completion
 
 
 def _reply(body: dict[str, Any]) -> Reply:

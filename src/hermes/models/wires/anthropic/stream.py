@@ -7,12 +7,11 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.contract.response import Record, chat_response
 from hermes.errors import ProviderError
 from hermes.models.costs.usage import Usage, usage_from
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_in_body, message
-from hermes.models.reply import Reply, check_call_count, tool_requests
+from hermes.models.reply import Completion, Reply, check_call_count, tool_requests
 from hermes.models.wires.body_parser import Unreadable, decode_json
 from hermes.models.wires.provider_state import STATE_FIELD, Items, call_marker, provider_state, text_marker
 from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallDelta
@@ -180,7 +179,7 @@ class MessageAssembly:
         elif kind == "error" or event.error:
             raise error_in_body(self._endpoint, event.error)
 
-    def document(self, fields: dict[str, Any]) -> Record:
+    def document(self, fields: dict[str, Any]) -> Completion:
         """The answer that came as one document."""
         blocks: Any = fields.get("content")
         if not isinstance(blocks, list):
@@ -191,7 +190,7 @@ class MessageAssembly:
         self._stop(fields.get("stop_reason"), fields.get("stop_details"))
         return self.response()
 
-    def response(self) -> Record:
+    def response(self) -> Completion:
         """The finished answer in the shape of a chat completion."""
         if not self.started:
             raise Unreadable("a stream without a message")
@@ -203,15 +202,13 @@ class MessageAssembly:
         if state is not None:
             said[STATE_FIELD] = state
         finish_reason = _FINISH_REASONS.get(self._stop_reason) or ("tool_calls" if said["tool_calls"] else "stop")
-        return chat_response(
-            {
-                "id": self._message.get("id"),
-                "object": "chat.completion",
-                "model": self._message.get("model"),
-                "choices": [{"index": 0, "message": said, "finish_reason": finish_reason}],
-                "usage": chat_usage(self._usage),
-            }
-        )
+        return {
+            "id": self._message.get("id"),
+            "object": "chat.completion",
+            "model": self._message.get("model"),
+            "choices": [{"index": 0, "message": said, "finish_reason": finish_reason}],
+            "usage": chat_usage(self._usage),
+        }
 
     def partial(self) -> Reply:
         """What there is of an answer that will not be finished."""

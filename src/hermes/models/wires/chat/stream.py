@@ -6,11 +6,10 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.contract.response import Record, chat_response
 from hermes.models.costs.usage import usage_from
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_in_body
-from hermes.models.reply import Reply, text_of, thoughts_of
+from hermes.models.reply import Completion, Reply, text_of, thoughts_of
 from hermes.models.wires.body_parser import Unreadable, decode_json
 from hermes.models.wires.chat.extras import ChatExtras
 from hermes.models.wires.chat.thinking import ThinkSplitter, without_thoughts
@@ -101,7 +100,7 @@ class ChatAssembly:
             self._envelope = {name: value for name, value in first.items() if name not in ("choices", "usage")}
         self._add(chunk, deltas)
 
-    def document(self, fields: dict[str, Any]) -> Record:
+    def document(self, fields: dict[str, Any]) -> Completion:
         """The answer that came as one document, its text sorted as a stream's would be."""
         choices = fields.get("choices")
         first: Any = cast("list[Any]", choices)[0] if isinstance(choices, list) and choices else None
@@ -109,9 +108,9 @@ class ChatAssembly:
         if not isinstance(choice.get("message"), dict):
             raise Unreadable("an empty list of choices" if choices == [] else "no choices with a message")
         self._settle(choice, choice["message"])
-        return chat_response(fields)
+        return fields
 
-    def response(self) -> Record:
+    def response(self) -> Completion:
         """The finished answer in the shape of a chat completion that was not streamed."""
         if not self._has_choice:
             raise Unreadable("a stream without choices")
@@ -128,7 +127,7 @@ class ChatAssembly:
             self._extras.add_mark(slot.id, slot.mark)
         self._add_provider_state(message)
         choice = {"index": 0, "message": message, "finish_reason": self._reason_to_finish()}
-        return chat_response({**self._envelope, "object": "chat.completion", "choices": [choice], "usage": self._usage})
+        return {**self._envelope, "object": "chat.completion", "choices": [choice], "usage": self._usage}
 
     def partial(self) -> Reply:
         """What there is of an answer that will not be finished."""

@@ -7,12 +7,11 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.contract.response import Record, chat_response
 from hermes.errors import ProviderError
 from hermes.models.costs.usage import Usage, usage_from
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_in_body
-from hermes.models.reply import Reply, check_call_count, tool_requests
+from hermes.models.reply import Completion, Reply, check_call_count, tool_requests
 from hermes.models.wires.body_parser import Unreadable, decode_json
 from hermes.models.wires.provider_state import STATE_FIELD, Items, call_marker, is_marker, provider_state, text_marker
 from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallDelta
@@ -207,7 +206,7 @@ class ResponseAssembly:
         elif kind == "error" or event.error:
             raise error_in_body(self._endpoint, event.error or {"code": event.code, "message": event.message})
 
-    def document(self, fields: dict[str, Any]) -> Record:
+    def document(self, fields: dict[str, Any]) -> Completion:
         """The answer that came as one document."""
         if not isinstance(fields.get("output"), list):
             raise Unreadable("no list of output items")
@@ -216,7 +215,7 @@ class ResponseAssembly:
             raise Unreadable(f"a response that is still {fields.get('status')}")
         return self.response()
 
-    def response(self) -> Record:
+    def response(self) -> Completion:
         """The finished answer in the shape of a chat completion."""
         output = self._output()
         message = output.message()
@@ -225,16 +224,14 @@ class ResponseAssembly:
             message[STATE_FIELD] = state
         choice = {"index": 0, "message": message, "finish_reason": self._finish_reason(bool(output.calls))}
         response = self._response
-        return chat_response(
-            {
-                "id": response.get("id"),
-                "object": "chat.completion",
-                "created": response.get("created_at"),
-                "model": response.get("model"),
-                "choices": [choice],
-                "usage": chat_usage(response.get("usage")),
-            }
-        )
+        return {
+            "id": response.get("id"),
+            "object": "chat.completion",
+            "created": response.get("created_at"),
+            "model": response.get("model"),
+            "choices": [choice],
+            "usage": chat_usage(response.get("usage")),
+        }
 
     def partial(self) -> Reply:
         """What there is of an answer that will not be finished."""
