@@ -125,11 +125,11 @@ class AcpServer:
         return {}
 
     def _set_mode(self, params: Params, _reply: RpcReply) -> Any:
-        from hermes.config.schema.modes import MODES
+        from hermes.config.schema.modes import MODES, PermissionMode
         from hermes.errors import did_you_mean
 
         editor, mode = self._session_of(params), params.get("modeId")
-        known = next((name for name in MODES if name == mode), None)
+        known: PermissionMode | None = next((name for name in MODES if name == mode), None)
         if known is None:
             raise RpcError(INVALID_PARAMS, f"there is no mode {mode!r}{did_you_mean(str(mode), MODES)}")
         assert self._host is not None
