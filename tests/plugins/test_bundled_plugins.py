@@ -21,6 +21,7 @@ FOR_PLATFORMS = (
     "hermes.gateway.adapter",
     "hermes.gateway.platforms.api",
     "hermes.gateway.platforms.receiving",
+    "hermes.gateway.platforms.registration",
     "hermes.gateway.platforms.streams",
     "hermes.gateway.platforms.server",
     "hermes.gateway.platforms.settings",

@@ -231,7 +231,9 @@ def test_a_configured_workspace_is_shared_and_checked(home: Path, workdir: Path)
         pass
 
 
-@pytest.mark.parametrize("settings", [{"command_allowlist": ["*"]}, {"approvals": ApprovalsConfig(permission_mode="yolo")}])
+@pytest.mark.parametrize(
+    "settings", [{"command_allowlist": ["*"]}, {"approvals": ApprovalsConfig(permission_mode="yolo")}]
+)
 def test_what_the_owner_runs_without_asking_is_asked_about_for_callers(
     home: Path, workdir: Path, settings: dict[str, Any]
 ) -> None:

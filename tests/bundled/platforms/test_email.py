@@ -19,7 +19,7 @@ from hermes.bundled.platforms.email.mail import (
     parse_mail,
     without_quotation,
 )
-from hermes.bundled.platforms.email.settings import read_settings
+from hermes.bundled.platforms.email.settings import EmailSettings
 from hermes.errors import ConfigError
 from hermes.gateway.adapter import PlatformConfig
 from support.adapter_rig import running_adapter
@@ -174,7 +174,7 @@ def test_an_answer_joins_the_thread() -> None:
 def test_settings_say_what_is_wrong() -> None:
     good = {"address": OWN, "imap_host": "imap.x.test", "smtp_host": "smtp.x.test", "authserv_id": "mx.x.test"}
     env = {"EMAIL_PASSWORD": "pw-12345"}
-    assert "pw-12345" not in repr(read_settings(good, env))
+    assert "pw-12345" not in repr(EmailSettings.read(good, env))
     for change, words in (
         ({"address": ""}, "address .* is not set"),
         ({"address": "agent"}, "such as agent@example.com"),
@@ -183,9 +183,9 @@ def test_settings_say_what_is_wrong() -> None:
         ({"password": "x"}, "is a secret: set the variable EMAIL_PASSWORD"),
     ):
         with pytest.raises(ConfigError, match=words):
-            read_settings({**good, **change}, env)
+            EmailSettings.read({**good, **change}, env)
     with pytest.raises(ConfigError, match="hermes config set EMAIL_PASSWORD"):
-        read_settings(good, {})
+        EmailSettings.read(good, {})
 
 
 # -- on real servers -------------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def servers() -> Generator[MailServers]:
 
 def adapter(servers: MailServers, password: str = MailServers.PASSWORD, **settings: Any) -> EmailAdapter:
     block = {**servers.settings, **settings}
-    return EmailAdapter(PlatformConfig(extra=block), read_settings(block, {"EMAIL_PASSWORD": password}))
+    return EmailAdapter(PlatformConfig(extra=block), EmailSettings.read(block, {"EMAIL_PASSWORD": password}))
 
 
 def test_a_mail_is_answered_in_its_thread(servers: MailServers) -> None:

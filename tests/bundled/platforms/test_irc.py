@@ -30,7 +30,7 @@ from hermes.bundled.platforms.irc.protocol import (
     split_text,
     without_markdown,
 )
-from hermes.bundled.platforms.irc.settings import read_settings
+from hermes.bundled.platforms.irc.settings import IrcSettings
 from hermes.errors import ConfigError
 from hermes.gateway.adapter import PlatformConfig
 from support import CERTIFICATE, SOURCES
@@ -41,7 +41,7 @@ from support.waiting import HANG, wait_until
 
 def adapter(port: int, env: dict[str, str] | None = None, **settings: Any) -> IrcAdapter:
     block = {"server": "127.0.0.1", "port": port, "tls": False, "line_interval": 0, "timeout": HANG, **settings}
-    return IrcAdapter(PlatformConfig(extra=block), read_settings(block, env or {}))
+    return IrcAdapter(PlatformConfig(extra=block), IrcSettings.read(block, env or {}))
 
 
 # -- lines -----------------------------------------------------------------------------------------------------------
@@ -121,8 +121,8 @@ def test_settings_say_what_is_wrong() -> None:
         ({"server": "irc.example", "channels": "#a b\r\nQUIT"}, {}, "channels"),
     ):
         with pytest.raises(ConfigError, match=words):
-            read_settings(block, env)
-    settings = read_settings(
+            IrcSettings.read(block, env)
+    settings = IrcSettings.read(
         {}, {"IRC_SERVER": "irc.example", "IRC_CHANNELS": "#a, #b key", "IRC_SASL_PASSWORD": "pw-1"}
     )
     assert (settings.port, settings.channels, settings.sasl_password) == (6697, ("#a", "#b key"), "pw-1")

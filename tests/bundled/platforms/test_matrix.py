@@ -15,7 +15,7 @@ import pytest
 
 from hermes.bundled.platforms.matrix.adapter import MatrixAdapter
 from hermes.bundled.platforms.matrix.events import read_event
-from hermes.bundled.platforms.matrix.settings import read_settings
+from hermes.bundled.platforms.matrix.settings import MatrixSettings
 from hermes.config.schema.gateway import GatewayPlatformConfig
 from hermes.errors import ConfigError
 from hermes.gateway.adapter import PlatformConfig
@@ -55,10 +55,10 @@ def test_what_is_a_message_for_us() -> None:
 
 def test_settings_say_what_is_wrong() -> None:
     with pytest.raises(ConfigError, match=r"homeserver .* is not set"):
-        read_settings({}, env={})
+        MatrixSettings.read({}, env={})
     with pytest.raises(ConfigError, match="hermes config set MATRIX_ACCESS_TOKEN"):
-        read_settings({"homeserver": "https://x.test"}, env={})
-    assert "syt_secret" not in repr(read_settings({"homeserver": "https://x.test"}, "syt_secret", env={}))
+        MatrixSettings.read({"homeserver": "https://x.test"}, env={})
+    assert "syt_secret" not in repr(MatrixSettings.read({"homeserver": "https://x.test"}, token="syt_secret", env={}))
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_a_retry_is_the_same_transaction(http: PluginHttp) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     block = {"homeserver": f"http://127.0.0.1:{server.server_port}"}
-    adapter = MatrixAdapter(PlatformConfig(extra=block), read_settings(block, "syt_token", env={}), http)
+    adapter = MatrixAdapter(PlatformConfig(extra=block), MatrixSettings.read(block, token="syt_token", env={}), http)
     text = f"{'a' * 15_999}\n{'b' * 100}"
     try:
         with running_adapter(adapter, connect=False) as rig:
@@ -145,7 +145,7 @@ def test_a_conversation_on_synapse(server_url: str, http: PluginHttp) -> None:
     person, bot = Person(server_url, "ann"), Person(server_url, "hermes")
     room = person.call("POST", "/createRoom", invite=[bot.user_id], is_direct=True)["room_id"]
     block = {"homeserver": server_url, "invites_from": [person.user_id], "poll_seconds": 5}
-    settings = read_settings(block, bot.token, env={})
+    settings = MatrixSettings.read(block, token=bot.token, env={})
     with running_adapter(MatrixAdapter(PlatformConfig(extra=block), settings, http)) as rig:
 
         def members() -> int:
@@ -172,7 +172,7 @@ def test_a_conversation_on_synapse(server_url: str, http: PluginHttp) -> None:
         twice = [rig.send(room, "once", idempotency_key="gateway:1:0:5.0") for _ in range(2)]
         assert twice[0].message_id == twice[1].message_id, "the server recognises the transaction"
     with running_adapter(
-        MatrixAdapter(PlatformConfig(), read_settings(block, "wrong", env={}), http), connect=False
+        MatrixAdapter(PlatformConfig(), MatrixSettings.read(block, token="wrong", env={}), http), connect=False
     ) as rig:
         assert not rig.connect()
         assert not rig.adapter.fatal_error_retryable

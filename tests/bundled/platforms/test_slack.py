@@ -21,7 +21,7 @@ from slack_sdk.socket_mode.response import SocketModeResponse
 
 from hermes.bundled.platforms.slack.adapter import SlackAdapter
 from hermes.bundled.platforms.slack.events import is_signed, plain_text, read_event
-from hermes.bundled.platforms.slack.settings import read_settings
+from hermes.bundled.platforms.slack.settings import SlackSettings
 from hermes.config.schema.gateway import GatewayPlatformConfig
 from hermes.errors import ConfigError
 from hermes.gateway.adapter import PlatformConfig
@@ -42,7 +42,7 @@ def server() -> Generator[SlackServer]:
 
 def adapter(server: SlackServer, http: PluginHttp, env: dict[str, str] | None = None, **settings: Any) -> SlackAdapter:
     block = {"base_url": server.base_url, "port": 0, **settings}
-    return SlackAdapter(PlatformConfig(extra=block), read_settings(block, env=env or ENV), http)
+    return SlackAdapter(PlatformConfig(extra=block), SlackSettings.read(block, env=env or ENV), http)
 
 
 def test_the_official_sdk_accepts_the_server(server: SlackServer) -> None:
@@ -241,8 +241,8 @@ def test_settings_say_what_is_wrong() -> None:
         (ENV, {"bot_token": "x"}, "is a secret"),
     ):
         with pytest.raises(ConfigError, match=words):
-            read_settings(block, env=env)
-    assert "0123456789" not in repr(read_settings({}, env=ENV))
+            SlackSettings.read(block, env=env)
+    assert "0123456789" not in repr(SlackSettings.read({}, env=ENV))
 
 
 def test_clicks_call_the_handlers_of_plugins(

@@ -12,7 +12,7 @@ from telegram import Bot as OfficialBot
 
 from hermes.bundled.platforms.telegram.adapter import TelegramAdapter
 from hermes.bundled.platforms.telegram.formatting import to_html
-from hermes.bundled.platforms.telegram.settings import read_settings
+from hermes.bundled.platforms.telegram.settings import TelegramSettings
 from hermes.bundled.platforms.telegram.updates import Bot, read_message, utf16_length
 from hermes.errors import ConfigError
 from hermes.gateway.adapter import PlatformConfig
@@ -33,7 +33,9 @@ def server() -> Generator[BotApiServer]:
 
 def adapter(server: BotApiServer, http: PluginHttp, token: str = TOKEN, **settings: Any) -> TelegramAdapter:
     block = {"base_url": server.base_url, **settings}
-    return TelegramAdapter(PlatformConfig(extra=block), read_settings(block, env={"TELEGRAM_BOT_TOKEN": token}), http)
+    return TelegramAdapter(
+        PlatformConfig(extra=block), TelegramSettings.read(block, env={"TELEGRAM_BOT_TOKEN": token}), http
+    )
 
 
 def test_the_official_library_accepts_the_server(server: BotApiServer) -> None:
@@ -222,9 +224,9 @@ def test_markdown_becomes_the_html_of_telegram() -> None:
 
 def test_settings_say_what_is_wrong() -> None:
     with pytest.raises(ConfigError, match="get one from @BotFather: hermes config set TELEGRAM_BOT_TOKEN"):
-        read_settings({}, env={})
+        TelegramSettings.read({}, env={})
     with pytest.raises(ConfigError, match="does not look like a token"):
-        read_settings({}, "hello", env={})
+        TelegramSettings.read({}, token="hello", env={})
     with pytest.raises(ConfigError, match=r"base_url .* has no password in it"):
-        read_settings({"base_url": "https://me:secret@x.test"}, TOKEN, env={})
-    assert TOKEN not in repr(read_settings({}, TOKEN, env={}))
+        TelegramSettings.read({"base_url": "https://me:secret@x.test"}, token=TOKEN, env={})
+    assert TOKEN not in repr(TelegramSettings.read({}, token=TOKEN, env={}))

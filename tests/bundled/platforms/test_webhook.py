@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from hermes.bundled.platforms.webhook.adapter import WebhookAdapter
-from hermes.bundled.platforms.webhook.routes import WebhookRoute, read_settings, render
+from hermes.bundled.platforms.webhook.routes import render
+from hermes.bundled.platforms.webhook.settings import WebhookRoute, WebhookSettings
 from hermes.bundled.platforms.webhook.signatures import SignatureRefused, verify
 from hermes.errors import ConfigError
 from hermes.gateway.adapter import PlatformConfig
@@ -46,7 +47,7 @@ class Runner:
 @contextmanager
 def listening(route: dict[str, Any] | None = None, **settings: Any) -> Generator[tuple[AdapterRig, int]]:
     block = {"port": 0, "routes": {"build": route or {}}, **settings}
-    adapter = WebhookAdapter(PlatformConfig(extra=block), read_settings(block, ENV))
+    adapter = WebhookAdapter(PlatformConfig(extra=block), WebhookSettings.read(block, ENV))
     adapter.gateway_runner = Runner()
     with running_adapter(adapter) as rig:
         yield rig, adapter.server.port
@@ -212,17 +213,17 @@ def test_settings_say_what_is_wrong() -> None:
     ]
     for block, words in cases:
         with pytest.raises(ConfigError, match=words):
-            read_settings(block, ENV)
+            WebhookSettings.read(block, ENV)
     with pytest.raises(ConfigError, match="16 characters are the least"):
-        read_settings({"routes": {"build": {}}}, {"WEBHOOK_SECRET_BUILD": "short"})
+        WebhookSettings.read({"routes": {"build": {}}}, {"WEBHOOK_SECRET_BUILD": "short"})
     with pytest.raises(ConfigError, match="not base64"):
-        read_settings({"routes": {"build": {}}}, {"WEBHOOK_SECRET_BUILD": "whsec_!!!!!!!!!!!!!"})
-    assert SECRET not in repr(read_settings({"routes": {"build": {}}}, ENV))
+        WebhookSettings.read({"routes": {"build": {}}}, {"WEBHOOK_SECRET_BUILD": "whsec_!!!!!!!!!!!!!"})
+    assert SECRET not in repr(WebhookSettings.read({"routes": {"build": {}}}, ENV))
 
 
 def test_a_port_that_is_taken_is_reported() -> None:
     with listening() as (_, port):
         block: dict[str, Any] = {"port": port, "routes": {"build": {}}}
-        with running_adapter(WebhookAdapter(PlatformConfig(), read_settings(block, ENV)), connect=False) as rig:
+        with running_adapter(WebhookAdapter(PlatformConfig(), WebhookSettings.read(block, ENV)), connect=False) as rig:
             assert not rig.connect()
             assert f"cannot listen on 127.0.0.1 port {port}" in str(rig.adapter.fatal_error_message)

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlencode
 
 from hermes.gateway.adapter import SendResult
+from hermes.gateway.platforms.receiving import ConnectionFailed
 from hermes.http.errors import ConnectError, HttpError, TimedOut
 
 if TYPE_CHECKING:
     from hermes.plugins.http import PluginHttp
 
 
-class PlatformApiError(Exception):
+T = TypeVar("T")
+
+#: A poll that fails is tried again by itself this often; then the gateway restarts the adapter, with its backoff.
+_MOST_FAILED_POLLS = 3
+_PAUSE = 1.0
+#: Statuses that refuse us as such: a token that is wrong or was withdrawn.
+_REFUSALS = (401, 403)
+
+
+class PlatformApiError(ConnectionFailed):
     """A request that did not do what it was for."""
 
     def __init__(
@@ -24,19 +35,17 @@ class PlatformApiError(Exception):
         status: int = 0,
         may_repeat: bool = False,
         retry_after: float | None = None,
+        refusals: Collection[int] = _REFUSALS,
     ) -> None:
-        super().__init__(message)
+        """``refusals`` are the statuses by which the platform refuses us as such."""
+        is_final = status in refusals
+        super().__init__(message, code="auth" if is_final else "connection_lost", is_final=is_final)
         #: One of the words for ``SendResult.error_kind``.
         self.kind = kind
         self.status = status
         #: The platform surely did not do what was asked.
         self.may_repeat = may_repeat
         self.retry_after = retry_after
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the platform refuses us as such: a token that is wrong or was withdrawn."""
-        return self.status in (401, 403)
 
     def result(self) -> SendResult:
         """The outcome of a send that failed with this error."""
@@ -96,6 +105,29 @@ class PlatformApi:
             text = f"the platform wants a pause of {pause} s"
             raise PlatformApiError(text, kind="rate_limited", status=429, may_repeat=True, retry_after=float(pause))
         return response.status, response.body
+
+
+async def polled(poll: Callable[[], Awaitable[T]], *, final: Collection[int] = ()) -> T:
+    """The result of a poll, which is tried again when it fails, unless we are refused or by a status in ``final``."""
+    failed = 0
+    while True:
+        try:
+            return await poll()
+        except PlatformApiError as error:
+            failed += 1
+            if error.is_final or error.status in final or failed >= _MOST_FAILED_POLLS:
+                raise
+            await asyncio.sleep(error.retry_after or _PAUSE)
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """A JSON object, empty when the value is none."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_objects(value: object) -> list[dict[str, Any]]:
+    """The items of a JSON array as objects, none when the value is no array."""
+    return [as_object(one) for one in cast("list[object]", value)] if isinstance(value, list) else []
 
 
 def read_object(status: int, data: bytes) -> dict[str, Any]:

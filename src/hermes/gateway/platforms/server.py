@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hermes.errors import HermesError
+from hermes.gateway.platforms.receiving import ConnectionFailed
+
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
@@ -58,10 +61,13 @@ class PlatformServer:
         self.port = 0
 
     async def start(self) -> None:
-        """Listen. Raises ``HermesError`` when the address is not available."""
+        """Listen. Raises ``ConnectionFailed`` when the address is not available."""
         from hermes.http_server.server import WebServer, listening
 
-        listener = self._resources.enter_context(listening(self._host, self._port))
+        try:
+            listener = self._resources.enter_context(listening(self._host, self._port))
+        except HermesError as error:
+            raise ConnectionFailed(str(error), code="listen") from error
         self.port = listener.getsockname()[1]
         self._web = WebServer(self._app, lifespan=False)
         self._serving = asyncio.create_task(self._web.serve(sockets=[listener]))

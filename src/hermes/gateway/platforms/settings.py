@@ -1,12 +1,18 @@
-"""The settings of one platform: its block of the configuration, and variables of the environment, which win over it."""
+"""The settings of one platform: its block of the configuration, and variables of the environment, which win over it.
+
+A platform declares them as the fields of a dataclass. A field without one of the helpers below is read by its type:
+``str`` is a text, ``bool`` a switch, ``tuple[str, ...]`` a list of texts.
+``read`` in its metadata is a function for it.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from hermes.errors import ConfigError
 
@@ -15,17 +21,26 @@ if TYPE_CHECKING:
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
+#: Servers that a password may be sent to without TLS.
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+#: Reads a field, given its name and the fields that were read before it.
+FieldReader = Callable[["SettingsReader", str, Mapping[str, Any]], Any]
 
 
-class PlatformSettings:
+class SettingsReader:
     """Reads settings by name. What has the wrong form raises a ``ConfigError`` that names the setting.
 
     The variable of a setting is its name in capitals behind that of the platform: ``nick`` of ``irc`` is ``IRC_NICK``.
     A secret is read from its variable alone, so that no file of settings has to contain one.
     """
 
-    def __init__(self, platform: str, block: Mapping[str, Any] | None, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, platform: str, block: Mapping[str, Any] | None, env: Mapping[str, str] | None = None, token: str = ""
+    ) -> None:
+        """``token`` is that of ``gateway.platforms.NAME.token``."""
         self.platform = platform
+        self.token = token.strip()
         self._block = block or {}
         self._env = os.environ if env is None else env
 
@@ -79,10 +94,6 @@ class PlatformSettings:
             raise self.error(name, f"is {number:g}; it must be between {least:g} and {most:g}")
         return number
 
-    def port(self, name: str, default: int) -> int:
-        """A TCP port."""
-        return int(self.number(name, default, 1, 65535))
-
     def flag(self, name: str, default: bool = False) -> bool:
         """On or off."""
         found = self.value(name)
@@ -123,6 +134,103 @@ class PlatformSettings:
     def error(self, name: str, problem: str) -> ConfigError:
         """The error for a setting, to be raised."""
         return ConfigError(f"gateway.platforms.{self.platform}.extra.{name} (or {self.variable(name)}) {problem}")
+
+
+# -- declarations ----------------------------------------------------------------------------------------------------
+
+
+def text(default: str = "", *, other: str = "", missing: str = "", is_lower: bool = False) -> Any:
+    """A text. ``other`` is another name of it; ``missing`` is the error when it is not set."""
+
+    def read(given: SettingsReader, name: str, _read: Mapping[str, Any]) -> str:
+        found = given.text(name) or (given.text(other) if other else "") or default
+        return found.lower() if is_lower else found
+
+    return _declared(read, default, missing)
+
+
+def names(*, other: str = "") -> Any:
+    """A list of texts. ``other`` is another name of it."""
+    return _declared(lambda given, name, _read: given.names(name) or (given.names(other) if other else ()), ())
+
+
+def secret(*, missing: str = "") -> Any:
+    """A secret, which only a variable can have."""
+    return _declared(lambda given, name, _read: given.secret(name), "", missing, is_shown=False)
+
+
+def token(*, missing: str = "") -> Any:
+    """A secret that may also be the platform's ``token`` in the configuration."""
+    return _declared(lambda given, name, _read: given.secret(name) or given.token, "", missing, is_shown=False)
+
+
+def url(default: str = "", *, missing: str = "") -> Any:
+    """An http or https address."""
+    return _declared(lambda given, name, _read: given.url(name, default), default, missing)
+
+
+def choice(*allowed: str) -> Any:
+    """One of some words; the first is the default."""
+    return _declared(lambda given, name, _read: given.choice(name, *allowed), allowed[0])
+
+
+def number(default: float, least: float, most: float) -> Any:
+    """A number within bounds."""
+    return _declared(lambda given, name, _read: given.number(name, default, least, most), default)
+
+
+def whole_number(default: int, least: int, most: int) -> Any:
+    """A whole number within bounds."""
+    return _declared(lambda given, name, _read: int(given.number(name, default, least, most)), default)
+
+
+def tcp_port(by: str, defaults: Mapping[Any, int]) -> Any:
+    """A TCP port, whose default depends on the field ``by``."""
+    return _declared(lambda given, name, read: int(given.number(name, defaults[read[by]], 1, 65535)), 0)
+
+
+def _declared(read: FieldReader, default: Any, missing: str = "", *, is_shown: bool = True) -> Any:
+    return field(default=default, repr=is_shown, metadata={"read": read, "missing": missing})
+
+
+#: How a field without a declaration of its own is read, given its name and default.
+_BY_TYPE: dict[str, Callable[[SettingsReader, str, Any], Any]] = {
+    "str": lambda given, name, default: given.text(name, default),
+    "bool": lambda given, name, default: given.flag(name, default),
+    "tuple[str, ...]": lambda given, name, _default: given.names(name),
+}
+
+
+@dataclass(frozen=True)
+class PlatformSettings:
+    """Base of the settings of a platform."""
+
+    platform: ClassVar[str]
+
+    @classmethod
+    def read(cls, block: Mapping[str, Any] | None, env: Mapping[str, str] | None = None, token: str = "") -> Self:
+        """The settings, checked. Raises ``ConfigError``."""
+        given = SettingsReader(cls.platform, block, env, token)
+        read: dict[str, Any] = {}
+        for one in fields(cls):
+            read[one.name] = _read_field(one, given, read)
+        settings = cls(**read)
+        settings.check(given)
+        return settings
+
+    def check(self, given: SettingsReader) -> None:
+        """Raise ``given.error`` for settings that do not go together."""
+
+
+def _read_field(one: Field[Any], given: SettingsReader, read: Mapping[str, Any]) -> Any:
+    reader: FieldReader | None = one.metadata.get("read")
+    if reader is None:
+        return _BY_TYPE[str(one.type)](given, one.name, one.default)
+    value = reader(given, one.name, read)
+    missing: str = one.metadata.get("missing", "")
+    if missing and not value:
+        raise given.error(one.name, missing.replace("{variable}", given.variable(one.name)))
+    return value
 
 
 def tls_context(ca_file: str = "", certificate: str = "") -> ssl.SSLContext:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from hermes.gateway.adapter import PlatformConfig
-
-    from .adapter import EmailAdapter
+from typing import Any
 
 _HINT = (
     "You are answering an email. Write a complete answer, since the reader may see it hours later; "
@@ -15,28 +10,17 @@ _HINT = (
 )
 
 
-def _adapter(config: PlatformConfig) -> EmailAdapter:
-    from .adapter import EmailAdapter
-    from .settings import read_settings
-
-    return EmailAdapter(config, read_settings(config.extra))
-
-
-def _is_valid(config: PlatformConfig) -> bool:
-    from .settings import read_settings
-
-    read_settings(config.extra)
-    return True
-
-
 def register(ctx: Any) -> None:
     """Register the platform."""
-    ctx.register_platform(
-        "email",
-        "Email",
-        _adapter,
-        check_fn=lambda: True,
-        validate_config=_is_valid,
+    from hermes.gateway.platforms.registration import register_platform
+
+    register_platform(
+        ctx,
+        __name__,
+        adapter="EmailAdapter",
+        settings="EmailSettings",
+        name="email",
+        label="Email",
         required_env=["EMAIL_PASSWORD"],
         allowed_users_env="EMAIL_ALLOWED_USERS",
         platform_hint=_HINT,

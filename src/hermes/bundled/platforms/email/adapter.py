@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections import OrderedDict, deque
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes.gateway.adapter import (
-    BasePlatformAdapter,
     MessageEvent,
     MessageFile,
     MessageType,
@@ -19,14 +17,15 @@ from hermes.gateway.adapter import (
     SendResult,
     run_in_thread,
 )
-from hermes.gateway.platforms.receiving import ReceiveTask
+from hermes.gateway.platforms.receiving import ConnectionFailed, ReceivingAdapter
 
 from .imap import ImapClient, ImapError
 from .mail import IncomingMail, NotForUs, is_authenticated, make_answer, parse_mail
 from .settings import EmailSettings
 from .smtp import SmtpError, check_login, send_mail
 
-log = logging.getLogger("hermes.platforms.email")
+if TYPE_CHECKING:
+    from hermes.gateway.adapter import PluginHttp
 
 #: Mails that may still be answered without being looked up again.
 _REMEMBERED = 500
@@ -35,37 +34,27 @@ _IDLE_SECONDS = 9 * 60.0
 _HOUR = 3600.0
 
 
-class EmailAdapter(BasePlatformAdapter):
+class EmailAdapter(ReceivingAdapter[EmailSettings]):
     """One mailbox. A sender is a direct chat, and each of its mail threads a conversation."""
 
-    def __init__(self, config: PlatformConfig, settings: EmailSettings) -> None:
-        super().__init__(config, "email")
-        self._settings = settings
+    label = "email"
+
+    def __init__(self, config: PlatformConfig, settings: EmailSettings, http: PluginHttp | None = None) -> None:
+        super().__init__(config, settings, http)
         self._client: ImapClient | None = None
-        self._receiving = ReceiveTask()
         self._answerable: OrderedDict[str, IncomingMail] = OrderedDict()
         self._received: dict[str, deque[float]] = {}
 
-    async def connect(self, *, is_reconnect: bool = False) -> bool:
+    async def log_in(self) -> str:
         settings = self._settings
-        try:
-            await run_in_thread(lambda _interrupt: check_login(settings))
-            client = await self._open()
-        except ImapError as error:
-            self._set_fatal_error("imap", f"{settings.imap_host}: {error}", retryable=not error.is_final)
-            return False
-        except SmtpError as error:
-            self._set_fatal_error("smtp", str(error), retryable=error.may_repeat)
-            return False
-        self._client = client
-        self._mark_connected()
-        log.info("email: reading %s of %s", settings.folder, settings.address)
-        self._receiving.start(self._receive(client))
-        return True
+        await run_in_thread(lambda _interrupt: check_login(settings))
+        self._client = await self._open()
+        return f"reading {settings.folder} of {settings.address}"
 
-    async def disconnect(self) -> None:
-        self._mark_disconnected()
-        await self._receiving.stop()
+    def explain(self, error: ConnectionFailed) -> str:
+        return f"{self._settings.imap_host}: {error}" if isinstance(error, ImapError) else str(error)
+
+    async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
@@ -108,30 +97,21 @@ class EmailAdapter(BasePlatformAdapter):
             raise
         return client
 
-    async def _receive(self, client: ImapClient) -> None:
-        try:
-            while True:
-                oldest = datetime.now(UTC) - timedelta(days=self._settings.max_age_days)
-                # IMAP has English month names, whatever the locale is.
-                since = f"{oldest.day}-{_MONTHS[oldest.month - 1]}-{oldest.year}"
-                for uid in await client.search("UNSEEN", "SINCE", since):
-                    await self._take(client, uid)
-                await client.wait(_IDLE_SECONDS if "IDLE" in client.capabilities else self._settings.poll_seconds)
-        except ImapError as error:
-            self._set_fatal_error("imap", f"{self._settings.imap_host}: {error}", retryable=True)
-        except Exception as error:
-            log.exception("email: a mail could not be handed over")
-            self._set_fatal_error("error", str(error), retryable=True)
-        await client.close()
-        self._client = None
-        await self._notify_fatal_error()
+    async def receive(self) -> None:
+        while (client := self._client) is not None:
+            oldest = datetime.now(UTC) - timedelta(days=self._settings.max_age_days)
+            # IMAP has English month names, whatever the locale is.
+            since = f"{oldest.day}-{_MONTHS[oldest.month - 1]}-{oldest.year}"
+            for uid in await client.search("UNSEEN", "SINCE", since):
+                await self._take(client, uid)
+            await client.wait(_IDLE_SECONDS if "IDLE" in client.capabilities else self._settings.poll_seconds)
 
     async def _take(self, client: ImapClient, uid: int) -> None:
         """Hand one mail over. It is marked as read when the gateway has stored it, or when it is not for us."""
         try:
             mail = await self._read(client, uid)
         except NotForUs as reason:
-            log.info("email: mail %d is left alone: %s", uid, reason)
+            self.log.info("email: mail %d is left alone: %s", uid, reason)
         else:
             message_id = f"{client.uid_validity}.{uid}"
             self._remember(message_id, mail)
@@ -193,7 +173,7 @@ class EmailAdapter(BasePlatformAdapter):
             try:
                 found = await self._look_up(message_id)
             except ImapError as error:
-                log.warning("email: the mail to answer cannot be read again: %s", error)
+                self.log.warning("email: the mail to answer cannot be read again: %s", error)
         return found if found is not None and found.sender == recipient.lower() else None
 
     async def _look_up(self, message_id: str) -> IncomingMail | None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from hermes.gateway.platforms.receiving import ConnectionFailed
 from hermes.gateway.platforms.streams import abort_stream
 
 if TYPE_CHECKING:
@@ -21,12 +22,8 @@ _PASSING = re.compile(r"\[(UNAVAILABLE|INUSE|LIMIT|SERVERBUG|CONTACTADMIN)\]", r
 _LITERAL = re.compile(rb"\{(\d+)\}\r?\n\Z")
 
 
-class ImapError(Exception):
-    """The server refused a command or was lost. ``is_final`` when the same settings can only fail again."""
-
-    def __init__(self, message: str, *, is_final: bool = False) -> None:
-        super().__init__(message)
-        self.is_final = is_final
+class ImapError(ConnectionFailed):
+    """The server refused a command or was lost."""
 
 
 class ImapResponse:

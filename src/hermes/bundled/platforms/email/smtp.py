@@ -6,15 +6,17 @@ import smtplib
 from email.message import EmailMessage
 from typing import TYPE_CHECKING
 
+from hermes.gateway.platforms.receiving import ConnectionFailed
+
 if TYPE_CHECKING:
     from .settings import EmailSettings
 
 
-class SmtpError(Exception):
+class SmtpError(ConnectionFailed):
     """The mail was not sent. ``may_repeat`` when the server surely did not take it."""
 
     def __init__(self, message: str, *, kind: str, may_repeat: bool) -> None:
-        super().__init__(message)
+        super().__init__(message, code="smtp", is_final=not may_repeat)
         self.kind = kind
         self.may_repeat = may_repeat
 

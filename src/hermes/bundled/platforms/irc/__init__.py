@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from hermes.gateway.adapter import PlatformConfig
-
-    from .adapter import IrcAdapter
+from typing import Any
 
 _HINT = (
     "You are chatting on IRC. Answer in plain text without Markdown, in one or a few short lines: "
@@ -15,28 +10,17 @@ _HINT = (
 )
 
 
-def _adapter(config: PlatformConfig) -> IrcAdapter:
-    from .adapter import IrcAdapter
-    from .settings import read_settings
-
-    return IrcAdapter(config, read_settings(config.extra))
-
-
-def _is_valid(config: PlatformConfig) -> bool:
-    from .settings import read_settings
-
-    read_settings(config.extra)
-    return True
-
-
 def register(ctx: Any) -> None:
     """Register the platform."""
-    ctx.register_platform(
-        "irc",
-        "IRC",
-        _adapter,
-        check_fn=lambda: True,
-        validate_config=_is_valid,
+    from hermes.gateway.platforms.registration import register_platform
+
+    register_platform(
+        ctx,
+        __name__,
+        adapter="IrcAdapter",
+        settings="IrcSettings",
+        name="irc",
+        label="IRC",
         required_env=[],
         allowed_users_env="IRC_ALLOWED_USERS",
         platform_hint=_HINT,

@@ -2,51 +2,42 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections import OrderedDict
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, PlatformConfig, SendResult
-from hermes.gateway.platforms.receiving import ReceiveTask
+from hermes.gateway.adapter import MessageEvent, PlatformConfig, SendResult
+from hermes.gateway.platforms.receiving import ReceivingAdapter
 
 from .connection import IrcConnection, IrcError
 from .protocol import IrcLine, addressed, is_target, plain_text, without_markdown
 from .settings import IrcSettings
 
-log = logging.getLogger("hermes.platforms.irc")
+if TYPE_CHECKING:
+    from hermes.gateway.adapter import PluginHttp
 
 #: Senders of messages that may still be answered by name.
 _REMEMBERED = 500
 
 
-class IrcAdapter(BasePlatformAdapter):
+class IrcAdapter(ReceivingAdapter[IrcSettings]):
     """One server. A channel is a group chat, a person a direct one."""
 
-    def __init__(self, config: PlatformConfig, settings: IrcSettings) -> None:
-        super().__init__(config, "irc")
-        self._settings = settings
+    label = "IRC"
+
+    def __init__(self, config: PlatformConfig, settings: IrcSettings, http: PluginHttp | None = None) -> None:
+        super().__init__(config, settings, http)
         self._connection: IrcConnection | None = None
-        self._receiving = ReceiveTask()
         self._senders: OrderedDict[str, str] = OrderedDict()
 
-    async def connect(self, *, is_reconnect: bool = False) -> bool:
+    async def log_in(self) -> str:
         connection = IrcConnection(self._settings)
-        try:
-            await connection.open()
-        except IrcError as error:
-            self._set_fatal_error(error.code, str(error), retryable=not error.is_final)
-            return False
+        await connection.open()
         self._connection = connection
-        self._mark_connected()
-        log.info("IRC: connected to %s as %s", self._settings.address, connection.nick)
-        self._receiving.start(self._receive(connection))
-        return True
+        return f"connected to {self._settings.address} as {connection.nick}"
 
-    async def disconnect(self) -> None:
-        self._mark_disconnected()
-        await self._receiving.stop()
+    async def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close("bye")
@@ -76,22 +67,11 @@ class IrcAdapter(BasePlatformAdapter):
         is_channel = connection.is_channel(chat_id) if connection else chat_id[:1] in "#&"
         return {"name": chat_id, "type": "group" if is_channel else "dm"}
 
-    async def _receive(self, connection: IrcConnection) -> None:
-        try:
-            while True:
-                event = self._event(connection, await connection.next_message())
-                if event is not None:
-                    await self.handle_message(event)
-        except IrcError as error:
-            await connection.close()
-            self._connection = None
-            self._set_fatal_error(error.code, str(error), retryable=True)
-        except Exception as error:
-            log.exception("IRC: a message could not be handed over")
-            await connection.close("error")
-            self._connection = None
-            self._set_fatal_error("error", str(error), retryable=True)
-        await self._notify_fatal_error()
+    async def receive(self) -> None:
+        while (connection := self._connection) is not None:
+            event = self._event(connection, await connection.next_message())
+            if event is not None:
+                await self.handle_message(event)
 
     def _event(self, connection: IrcConnection, line: IrcLine) -> MessageEvent | None:
         """The message in a line, or ``None`` when it is not for us."""
@@ -133,7 +113,7 @@ class IrcAdapter(BasePlatformAdapter):
         if self._settings.identity == "account":
             account = line.tags.get("account", "")
             if not account:
-                log.debug("IRC: %s is not logged in to an account; the message is ignored", line.nick)
+                self.log.debug("IRC: %s is not logged in to an account; the message is ignored", line.nick)
             return connection.lower(account)
         name = line.prefix if self._settings.identity == "mask" else line.nick
         return connection.lower(name)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hermes.gateway.platforms.receiving import ConnectionFailed
 from hermes.gateway.platforms.streams import abort_stream
 
 from .protocol import (
@@ -38,13 +39,8 @@ _JOIN_REFUSED = ("403", "405", "407", "437", "471", "473", "474", "475", "476", 
 _MOST_NICKS = 8
 
 
-class IrcError(Exception):
-    """The server refused us or was lost. ``is_final`` when the same settings can only fail again."""
-
-    def __init__(self, message: str, *, code: str = "connection_lost", is_final: bool = False) -> None:
-        super().__init__(message)
-        self.code = code
-        self.is_final = is_final
+class IrcError(ConnectionFailed):
+    """The server refused us or was lost."""
 
 
 @dataclass

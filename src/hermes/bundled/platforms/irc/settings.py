@@ -2,51 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hermes.gateway.platforms.settings import PlatformSettings, tls_context
+from hermes.gateway.platforms.settings import (
+    LOOPBACK,
+    PlatformSettings,
+    SettingsReader,
+    choice,
+    names,
+    number,
+    secret,
+    tcp_port,
+    text,
+    tls_context,
+    whole_number,
+)
 
 from .protocol import format_line
 
 if TYPE_CHECKING:
     import ssl
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
 
 @dataclass(frozen=True)
-class IrcSettings:
+class IrcSettings(PlatformSettings):
     """Where to connect, as whom, and how to behave there."""
 
-    server: str
-    port: int = 6697
+    platform = "irc"
+
+    server: str = text(missing="is not set; give the name of the IRC server")
     tls: bool = True
+    port: int = tcp_port("tls", {True: 6697, False: 6667})
     ca_file: str = ""
     client_certificate: str = ""
-    nick: str = "hermes"
+    nick: str = text("hermes", other="nickname")
     user: str = "hermes"
     real_name: str = "Hermes"
     #: Each a name, or a name and a key separated by a blank.
-    channels: tuple[str, ...] = ()
+    channels: tuple[str, ...] = names(other="channel")
     #: ``mask`` (``nick!user@host``), ``account`` (the services account) or ``nick``.
-    identity: str = "mask"
+    identity: str = choice("mask", "account", "nick")
     #: In channels only what is addressed to our nick is a message for us.
     require_mention: bool = True
     #: Lines that may be sent at once, and seconds between those after them.
-    burst: int = 5
-    line_interval: float = 1.0
+    burst: int = whole_number(5, 1, 100)
+    line_interval: float = number(1.0, 0, 60)
     #: Lines of one answer.
-    max_lines: int = 40
+    max_lines: int = whole_number(40, 1, 1000)
     #: Seconds for the whole login, and of silence before the server is asked for a sign of life.
-    timeout: float = 60.0
-    silence: float = 180.0
+    timeout: float = number(60, 1, 600)
+    silence: float = number(180, 1, 3600)
     sasl_account: str = ""
-    server_password: str = field(default="", repr=False)
-    sasl_password: str = field(default="", repr=False)
-    nickserv_password: str = field(default="", repr=False)
+    server_password: str = secret()
+    sasl_password: str = secret()
+    nickserv_password: str = secret()
 
     @property
     def address(self) -> str:
@@ -66,42 +77,13 @@ class IrcSettings:
         """The TLS settings of the connection; ``None`` without TLS."""
         return self._context if self.tls else None
 
-
-def read_settings(block: Mapping[str, Any] | None, env: Mapping[str, str] | None = None) -> IrcSettings:
-    """The settings, checked. Raises ``ConfigError``."""
-    given = PlatformSettings("irc", block, env)
-    tls = given.flag("tls", True)
-    settings = IrcSettings(
-        server=given.text("server"),
-        port=given.port("port", 6697 if tls else 6667),
-        tls=tls,
-        ca_file=given.text("ca_file"),
-        client_certificate=given.text("client_certificate"),
-        nick=given.text("nick") or given.text("nickname", "hermes"),
-        user=given.text("user", "hermes"),
-        real_name=given.text("real_name", "Hermes"),
-        channels=given.names("channels") or given.names("channel"),
-        identity=given.choice("identity", "mask", "account", "nick"),
-        require_mention=given.flag("require_mention", True),
-        burst=int(given.number("burst", 5, 1, 100)),
-        line_interval=given.number("line_interval", 1.0, 0, 60),
-        max_lines=int(given.number("max_lines", 40, 1, 1000)),
-        timeout=given.number("timeout", 60, 1, 600),
-        silence=given.number("silence", 180, 1, 3600),
-        sasl_account=given.text("sasl_account"),
-        server_password=given.secret("server_password"),
-        sasl_password=given.secret("sasl_password"),
-        nickserv_password=given.secret("nickserv_password"),
-    )
-    if not settings.server:
-        raise given.error("server", "is not set; give the name of the IRC server")
-    for name in ("nick", "user", *(f"channels: {channel}" for channel in settings.channels)):
-        words = (getattr(settings, name),) if name in ("nick", "user") else name.partition(": ")[2].split(" ", 1)
-        try:
-            format_line("JOIN", *words, "end")
-        except ValueError as error:
-            raise given.error(name.partition(":")[0], f"is not usable: {error}") from None
-    has_password = settings.server_password or settings.sasl_password or settings.nickserv_password
-    if has_password and not tls and settings.server not in _LOOPBACK:
-        raise given.error("tls", "is off, and a password would be sent in the clear; switch TLS on or remove it")
-    return settings
+    def check(self, given: SettingsReader) -> None:
+        said = [("nick", [self.nick]), ("user", [self.user])]
+        for name, words in (*said, *(("channels", channel.split(" ", 1)) for channel in self.channels)):
+            try:
+                format_line("JOIN", *words, "end")
+            except ValueError as error:
+                raise given.error(name, f"is not usable: {error}") from None
+        has_password = self.server_password or self.sasl_password or self.nickserv_password
+        if has_password and not self.tls and self.server not in LOOPBACK:
+            raise given.error("tls", "is off, and a password would be sent in the clear; switch TLS on or remove it")

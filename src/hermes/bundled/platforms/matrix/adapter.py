@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import uuid
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
 
 from hermes.gateway.adapter import (
-    BasePlatformAdapter,
     MessageEvent,
     MessageFile,
     PlatformConfig,
@@ -22,54 +20,40 @@ from hermes.gateway.adapter import (
     split_text,
     write_private_document,
 )
-from hermes.gateway.platforms.api import PlatformApi, PlatformApiError
-from hermes.gateway.platforms.receiving import ReceiveTask, polled
+from hermes.gateway.platforms.api import PlatformApi, PlatformApiError, as_object, as_objects, polled
+from hermes.gateway.platforms.receiving import ReceivingAdapter, send_pieces
 
-from .events import MatrixFile, as_object, read_event
+from .events import MatrixFile, read_event
 from .settings import MatrixSettings
 
 if TYPE_CHECKING:
     from hermes.gateway.adapter import PluginHttp
 
-log = logging.getLogger("hermes.platforms.matrix")
-
 MAX_TEXT = 16_000
 
 
-class MatrixAdapter(BasePlatformAdapter):
+class MatrixAdapter(ReceivingAdapter[MatrixSettings]):
     """One account. The place in the stream of events is stored once the gateway has stored the messages before it."""
 
+    label = "Matrix"
     SUPPORTS_MESSAGE_EDITING = True
     TAKES_IDEMPOTENCY_KEY = True
     MAX_MESSAGE_LENGTH = MAX_TEXT
 
     def __init__(self, config: PlatformConfig, settings: MatrixSettings, http: PluginHttp) -> None:
-        super().__init__(config, "matrix")
-        self._settings = settings
+        super().__init__(config, settings)
         headers = {"authorization": f"Bearer {settings.access_token}"}
         self._api = PlatformApi(http, f"{settings.homeserver}/_matrix/client/v3", headers, allow_private=True)
         self._media = PlatformApi(http, f"{settings.homeserver}/_matrix/client/v1", headers, allow_private=True)
         self._own_user = ""
-        self._polling = ReceiveTask()
+        self._since = ""
         self._members: dict[str, int] = {}
         self._encrypted: set[str] = set()
 
-    async def connect(self, *, is_reconnect: bool = False) -> bool:
-        try:
-            self._own_user = str((await self._call("GET", "/account/whoami")).get("user_id"))
-            since = self._stored_place() or await self._present()
-        except PlatformApiError as error:
-            final = error.status in (401, 403)
-            self._set_fatal_error("auth" if final else "connect_failed", str(error), retryable=not final)
-            return False
-        self._mark_connected()
-        log.info("Matrix: connected as %s", self._own_user)
-        self._polling.start(self._poll(since))
-        return True
-
-    async def disconnect(self) -> None:
-        self._mark_disconnected()
-        await self._polling.stop()
+    async def log_in(self) -> str:
+        self._own_user = str((await self._call("GET", "/account/whoami")).get("user_id"))
+        self._since = self._stored_place() or await self._present()
+        return f"connected as {self._own_user}"
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
@@ -78,24 +62,16 @@ class MatrixAdapter(BasePlatformAdapter):
         found = await self._call("GET", "/sync", query={"filter": '{"room":{"timeline":{"limit":0}}}', "timeout": "0"})
         return str(found.get("next_batch"))
 
-    async def _poll(self, since: str) -> None:
-        try:
-            await self._join_invited((await self._sync("", 0)).get("rooms"))
-            while True:
-                poll = partial(self._sync, since, self._settings.poll_seconds)
-                found = await polled(poll, final=(401, 403))
-                rooms = as_object(found.get("rooms"))
-                await self._join_invited(rooms)
-                for room, content in as_object(rooms.get("join")).items():
-                    await self._read_room(room, as_object(content))
-                since = str(found.get("next_batch"))
-                self._store_place(since)
-        except PlatformApiError as error:
-            self._set_fatal_error("connection_lost", str(error), retryable=error.status not in (401, 403))
-        except Exception as error:
-            log.exception("Matrix: a message could not be handed over")
-            self._set_fatal_error("error", str(error), retryable=True)
-        await self._notify_fatal_error()
+    async def receive(self) -> None:
+        await self._join_invited((await self._sync("", 0)).get("rooms"))
+        while True:
+            found = await polled(partial(self._sync, self._since, self._settings.poll_seconds))
+            rooms = as_object(found.get("rooms"))
+            await self._join_invited(rooms)
+            for room, content in as_object(rooms.get("join")).items():
+                await self._read_room(room, as_object(content))
+            self._since = str(found.get("next_batch"))
+            self._store_place(self._since)
 
     async def _sync(self, since: str, seconds: float) -> dict[str, Any]:
         query = {"timeout": str(int(seconds * 1000)), **({"since": since} if since else {})}
@@ -105,7 +81,7 @@ class MatrixAdapter(BasePlatformAdapter):
 
     async def _join_invited(self, rooms: object) -> None:
         for room, content in as_object(as_object(rooms).get("invite")).items():
-            events = _list(as_object(as_object(content).get("invite_state")).get("events"))
+            events = as_objects(as_object(as_object(content).get("invite_state")).get("events"))
             inviter = next(
                 (
                     str(event.get("sender"))
@@ -117,15 +93,15 @@ class MatrixAdapter(BasePlatformAdapter):
             if inviter in self._settings.invites_from:
                 await self._call("POST", f"/join/{quote(room, safe='')}", json={})
             else:
-                log.info("Matrix: an invitation of %s is not accepted", inviter)
+                self.log.info("Matrix: an invitation of %s is not accepted", inviter)
 
     async def _read_room(self, room: str, content: dict[str, Any]) -> None:
-        for event in _list(as_object(content.get("timeline")).get("events")):
+        for event in as_objects(as_object(content.get("timeline")).get("events")):
             if event.get("type") == "m.room.member":
                 self._members.pop(room, None)
             if event.get("type") == "m.room.encrypted" and room not in self._encrypted:
                 self._encrypted.add(room)
-                log.warning("Matrix: %s is encrypted, which this platform cannot read", room)
+                self.log.warning("Matrix: %s is encrypted, which this platform cannot read", room)
             is_direct = await self._member_count(room) <= 2 if event.get("type") == "m.room.message" else False
             message = read_event(
                 event, self._own_user, is_direct=is_direct, require_mention=self._settings.require_mention
@@ -187,22 +163,19 @@ class MatrixAdapter(BasePlatformAdapter):
         self, chat_id: str, content: str, reply_to: str | None = None, metadata: dict[str, Any] | None = None
     ) -> SendResult:
         thread, key = (metadata or {}).get("thread_id"), (metadata or {}).get("idempotency_key")
-        sent: list[str] = []
-        for number, piece in enumerate(split_text(content, MAX_TEXT)):
+
+        async def send_piece(index: int, piece: str) -> str:
             body = _body(piece)
             if thread:
                 body["m.relates_to"] = {"rel_type": "m.thread", "event_id": thread}
-            try:
-                sent.append(
-                    await self._put(chat_id, body, _transaction(f"{key}:{number}" if key else uuid.uuid4().hex))
-                )
-            except PlatformApiError as error:
-                result = error.result()
-                # With the same transaction ids again, the server makes no second event of what it has already.
-                is_lost = error.status == 0 or error.status >= 500
-                result.retryable = result.retryable or is_lost if key else result.retryable and not sent
-                return result
-        return SendResult(True, sent[0], continuation_message_ids=tuple(sent[1:]))
+            return await self._put(chat_id, body, _transaction(f"{key}:{index}" if key else uuid.uuid4().hex))
+
+        def may_repeat(error: PlatformApiError, is_first: bool) -> bool:
+            # With the same transaction ids again, the server makes no second event of what it has already.
+            is_lost = error.status == 0 or error.status >= 500
+            return error.may_repeat or is_lost if key else error.may_repeat and is_first
+
+        return await send_pieces(split_text(content, MAX_TEXT), send_piece, may_repeat=may_repeat)
 
     async def edit_message(self, chat_id: str, message_id: str, content: str, *, finalize: bool = False) -> SendResult:
         body = _body(split_text(content, MAX_TEXT)[0])
@@ -265,7 +238,3 @@ def _body(text: str) -> dict[str, Any]:
     html = MarkdownIt("commonmark", {"html": False}).enable("table").render(text).strip()
     body: dict[str, Any] = {"msgtype": "m.text", "body": text}
     return {**body, "format": "org.matrix.custom.html", "formatted_body": html}
-
-
-def _list(value: object) -> list[dict[str, Any]]:
-    return [as_object(one) for one in cast("list[object]", value)] if isinstance(value, list) else []

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, cast
 
+from hermes.gateway.platforms.api import as_object
+
 _TEXT_KINDS = ("m.text", "m.emote")
 _FILE_KINDS = ("m.image", "m.file", "m.audio", "m.video")
 
@@ -102,8 +104,3 @@ def _without_quotation(body: str) -> str:
     while lines and lines[0].startswith(">"):
         lines.pop(0)
     return "\n".join(lines).strip() or body
-
-
-def as_object(value: object) -> dict[str, Any]:
-    """A JSON object; an empty one for anything else."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

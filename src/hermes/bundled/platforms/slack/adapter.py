@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import logging
 import time
 from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import msgspec
 
-from hermes import HermesError
 from hermes.gateway.adapter import (
-    BasePlatformAdapter,
     MessageEvent,
     MessageFile,
     MessageType,
@@ -23,8 +20,8 @@ from hermes.gateway.adapter import (
     SendResult,
     split_text,
 )
-from hermes.gateway.platforms.api import PlatformApiError
-from hermes.gateway.platforms.receiving import ReceiveTask
+from hermes.gateway.platforms.api import PlatformApiError, as_object, as_objects
+from hermes.gateway.platforms.receiving import ReceivingAdapter, send_pieces
 from hermes.gateway.platforms.server import PlatformRequest, PlatformResponse, PlatformServer
 from hermes.gateway.platforms.settings import tls_context
 
@@ -36,55 +33,38 @@ from .websocket import WebSocket, WebSocketError
 if TYPE_CHECKING:
     from hermes.gateway.adapter import PluginHttp
 
-log = logging.getLogger("hermes.platforms.slack")
-
 _MAX_BODY = 1_000_000
 _MAX_NAMES = 1_000
 #: Slack ends a connection now and then and says so; one after the other without a message is a fault.
 _MOST_REFRESHES = 5
 
 
-class SlackAdapter(BasePlatformAdapter):
+class SlackAdapter(ReceivingAdapter[SlackSettings]):
     """One app in one workspace. An event is acknowledged once the gateway has stored its message."""
 
+    label = "Slack"
     SUPPORTS_MESSAGE_EDITING = True
     MAX_MESSAGE_LENGTH = MAX_TEXT
 
     def __init__(self, config: PlatformConfig, settings: SlackSettings, http: PluginHttp) -> None:
-        super().__init__(config, "slack")
-        self._settings = settings
+        super().__init__(config, settings)
         self._bot = SlackApi(http, settings, settings.bot_token)
         self._app = SlackApi(http, settings, settings.app_token)
         self._own_user = ""
         self._socket: WebSocket | None = None
-        self._receiving = ReceiveTask()
         self._names: OrderedDict[str, str] = OrderedDict()
         self.server = PlatformServer(settings.host, settings.port, self._handle_request, max_body=_MAX_BODY)
 
-    async def connect(self, *, is_reconnect: bool = False) -> bool:
-        try:
-            found = await self._bot.call("auth.test")
-            self._own_user = str(found.get("user_id") or "")
-            if self._settings.mode == "events":
-                await self.server.start()
-            else:
-                self._socket = await self._open_socket()
-                self._receiving.start(self._receive())
-        except PlatformApiError as error:
-            self._set_fatal_error(
-                "auth" if error.is_final else "connect_failed", str(error), retryable=not error.is_final
-            )
-            return False
-        except (WebSocketError, HermesError) as error:
-            self._set_fatal_error("connect_failed", str(error), retryable=True)
-            return False
-        self._mark_connected()
-        log.info("Slack: connected as %s in %s", found.get("user"), found.get("team"))
-        return True
+    async def log_in(self) -> str:
+        found = await self._bot.call("auth.test")
+        self._own_user = str(found.get("user_id") or "")
+        if self._settings.mode == "events":
+            await self.server.start()
+        else:
+            self._socket = await self._open_socket()
+        return f"connected as {found.get('user')} in {found.get('team')}"
 
-    async def disconnect(self) -> None:
-        self._mark_disconnected()
-        await self._receiving.stop()
+    async def close(self) -> None:
         socket, self._socket = self._socket, None
         if socket is not None:
             await socket.close()
@@ -105,33 +85,22 @@ class SlackAdapter(BasePlatformAdapter):
             raise WebSocketError("Slack did not say hello")
         return socket
 
-    async def _receive(self) -> None:
+    async def receive(self) -> None:
         refreshes = 0
-        try:
-            while self._socket is not None:
-                envelope = _decode(await self._socket.receive())
-                if envelope.get("type") == "disconnect":
-                    refreshes += 1
-                    if refreshes > _MOST_REFRESHES:
-                        raise WebSocketError("Slack ends every connection at once")
-                    old, self._socket = self._socket, await self._open_socket()
-                    await old.close()
-                    continue
-                if not isinstance(envelope.get("envelope_id"), str):
-                    continue
-                refreshes = 0
-                payload: object = envelope.get("payload")
-                fields = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
-                await self._take(str(envelope.get("type")), fields)
-                self._socket.send(msgspec.json.encode({"envelope_id": envelope["envelope_id"]}).decode())
-        except PlatformApiError as error:
-            self._set_fatal_error("connection_lost", str(error), retryable=not error.is_final)
-        except WebSocketError as error:
-            self._set_fatal_error("connection_lost", str(error), retryable=True)
-        except Exception as error:
-            log.exception("Slack: a message could not be handed over")
-            self._set_fatal_error("error", str(error), retryable=True)
-        await self._notify_fatal_error()
+        while self._socket is not None:
+            envelope = _decode(await self._socket.receive())
+            if envelope.get("type") == "disconnect":
+                refreshes += 1
+                if refreshes > _MOST_REFRESHES:
+                    raise WebSocketError("Slack ends every connection at once")
+                old, self._socket = self._socket, await self._open_socket()
+                await old.close()
+                continue
+            if not isinstance(envelope.get("envelope_id"), str):
+                continue
+            refreshes = 0
+            await self._take(str(envelope.get("type")), as_object(envelope.get("payload")))
+            self._socket.send(msgspec.json.encode({"envelope_id": envelope["envelope_id"]}).decode())
 
     # -- Events API --------------------------------------------------------------------------------------------------
 
@@ -139,7 +108,7 @@ class SlackAdapter(BasePlatformAdapter):
         if request.path != "/slack/events" or request.method != "POST":
             return PlatformResponse(404, {"error": "Slack sends its events to /slack/events"})
         if not is_signed(self._settings.signing_secret, request.headers, request.body, time.time()):
-            log.warning("Slack: a request without Slack's signature was refused")
+            self.log.warning("Slack: a request without Slack's signature was refused")
             return PlatformResponse(401, {"error": "the signature is wrong"})
         kind, payload = _read_request(request)
         if payload.get("type") == "url_verification":
@@ -182,8 +151,7 @@ class SlackAdapter(BasePlatformAdapter):
         if user not in self._names:
             name = user
             with contextlib.suppress(PlatformApiError):
-                found: object = (await self._bot.call("users.info", {"user": user})).get("user")
-                fields = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+                fields = as_object((await self._bot.call("users.info", {"user": user})).get("user"))
                 name = str(fields.get("real_name") or fields.get("name") or user)
             self._names[user] = name
             while len(self._names) > _MAX_NAMES:
@@ -192,19 +160,17 @@ class SlackAdapter(BasePlatformAdapter):
 
     async def _run_action(self, payload: dict[str, Any]) -> None:
         """Call the function that a plugin registered for a button or menu, for users who were let in."""
-        user, channel = _field(payload, "user", "id"), _field(payload, "channel", "id")
+        user, channel = _id(payload.get("user")), _id(payload.get("channel"))
         gateway = self.gateway_runner
         source = self.build_source(channel, chat_type="group", user_id=user)
         if gateway is None or not user or await gateway.blocking(gateway.access.sender, source) is None:
-            log.warning("Slack: a click of a user who was not let in is ignored")
+            self.log.warning("Slack: a click of a user who was not let in is ignored")
             return
         handlers = {offer.name: offer.value for offer in gateway.host.plugins.offers("slack_action_handler")}
-        actions: object = payload.get("actions")
-        for action in cast("list[object]", actions) if isinstance(actions, list) else []:
-            fields = cast("dict[str, Any]", action) if isinstance(action, dict) else {}
-            handler = handlers.get(str(fields.get("action_id")))
+        for action in as_objects(payload.get("actions")):
+            handler = handlers.get(str(action.get("action_id")))
             if handler is not None:
-                await self._call_handler(handler, payload, fields, channel)
+                await self._call_handler(handler, payload, action, channel)
 
     async def _call_handler(self, handler: Any, body: dict[str, Any], action: dict[str, Any], channel: str) -> None:
         async def ack(*_args: Any, **_options: Any) -> None:
@@ -221,7 +187,7 @@ class SlackAdapter(BasePlatformAdapter):
             if inspect.isawaitable(result):
                 await result
         except Exception:
-            log.exception("Slack: the handler of %s failed", action.get("action_id"))
+            self.log.exception("Slack: the handler of %s failed", action.get("action_id"))
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
@@ -229,17 +195,12 @@ class SlackAdapter(BasePlatformAdapter):
         self, chat_id: str, content: str, reply_to: str | None = None, metadata: dict[str, Any] | None = None
     ) -> SendResult:
         thread = (metadata or {}).get("thread_id")
-        sent: list[str] = []
-        for piece in split_text(content, MAX_TEXT):
+
+        async def send_piece(_index: int, piece: str) -> str:
             parameters = {"channel": chat_id, "markdown_text": piece, "thread_ts": thread}
-            try:
-                answer = await self._bot.call("chat.postMessage", parameters)
-            except PlatformApiError as error:
-                result = error.result()
-                result.retryable = result.retryable and not sent
-                return result
-            sent.append(str(answer.get("ts") or ""))
-        return SendResult(True, sent[0], continuation_message_ids=tuple(sent[1:]))
+            return str((await self._bot.call("chat.postMessage", parameters)).get("ts") or "")
+
+        return await send_pieces(split_text(content, MAX_TEXT), send_piece)
 
     async def edit_message(self, chat_id: str, message_id: str, content: str, *, finalize: bool = False) -> SendResult:
         text = split_text(content, MAX_TEXT)[0]
@@ -257,8 +218,7 @@ class SlackAdapter(BasePlatformAdapter):
         return True
 
     async def get_chat_info(self, chat_id: str) -> dict[str, Any]:
-        found: object = (await self._bot.call("conversations.info", {"channel": chat_id})).get("channel")
-        channel = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        channel = as_object((await self._bot.call("conversations.info", {"channel": chat_id})).get("channel"))
         return {"name": str(channel.get("name") or chat_id), "type": "dm" if channel.get("is_im") else "group"}
 
 
@@ -267,13 +227,11 @@ def _decode(text: str | bytes) -> dict[str, Any]:
         found: object = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         found = None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return as_object(found)
 
 
-def _field(payload: dict[str, Any], *names: str) -> str:
-    found: object = payload
-    for name in names:
-        found = cast("dict[str, object]", found).get(name) if isinstance(found, dict) else None
+def _id(value: object) -> str:
+    found = as_object(value).get("id")
     return found if isinstance(found, str) else ""
 
 

@@ -8,7 +8,9 @@ import html
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
+
+from hermes.gateway.platforms.api import as_object, as_objects
 
 #: Most characters of one message in Markdown.
 MAX_TEXT = 12_000
@@ -48,7 +50,7 @@ def read_event(payload: dict[str, Any], own_user: str, *, reply_in_thread: bool 
 
     A mention in a channel arrives twice, as ``message`` and as ``app_mention``; only the latter counts.
     """
-    event = _object(payload.get("event"))
+    event = as_object(payload.get("event"))
     kind, channel, user, ts = (_text(event.get(name)) for name in ("type", "channel", "user", "ts"))
     is_direct = kind == "message" and event.get("channel_type") == "im"
     if not (is_direct or kind == "app_mention") or not (channel and user and ts):
@@ -57,7 +59,7 @@ def read_event(payload: dict[str, Any], own_user: str, *, reply_in_thread: bool 
         return None
     text = plain_text(_text(event.get("text")), own_user)
     listed: object = event.get("files")
-    files = [_object(one) for one in cast("list[object]", listed)] if isinstance(listed, list) else []
+    files = as_objects(listed)
     shared = tuple(_file(one) for one in files)
     if not text and not shared:
         return None
@@ -114,10 +116,6 @@ def is_signed(secret: str, headers: Mapping[str, str], body: bytes, now: float) 
         return False
     expected = hmac.new(secret.encode(), f"v0:{sent_at}:".encode() + body, hashlib.sha256).hexdigest()
     return hmac.compare_digest(f"v0={expected}".encode(), headers.get("x-slack-signature", "").encode())
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _text(value: object) -> str:

@@ -19,6 +19,7 @@ from wsproto.events import (
 )
 from wsproto.utilities import ProtocolError
 
+from hermes.gateway.platforms.receiving import ConnectionFailed
 from hermes.gateway.platforms.streams import abort_stream
 
 _READ_BYTES = 65_536
@@ -26,7 +27,7 @@ _READ_BYTES = 65_536
 _MAX_MESSAGE = 4 << 20
 
 
-class WebSocketError(Exception):
+class WebSocketError(ConnectionFailed):
     """The connection could not be made, or has ended."""
 
 

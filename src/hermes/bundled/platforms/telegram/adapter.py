@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from hermes.gateway.adapter import (
-    BasePlatformAdapter,
     MessageEvent,
     MessageFile,
     MessageType,
@@ -16,8 +14,8 @@ from hermes.gateway.adapter import (
     SendResult,
     split_text,
 )
-from hermes.gateway.platforms.api import PlatformApiError
-from hermes.gateway.platforms.receiving import ReceiveTask, polled
+from hermes.gateway.platforms.api import PlatformApiError, as_object, polled
+from hermes.gateway.platforms.receiving import ConnectionFailed, ReceivingAdapter, send_pieces
 
 from .api import BotApi
 from .formatting import to_html
@@ -27,63 +25,42 @@ from .updates import MAX_TEXT, Bot, TelegramMessage, read_message, utf16_length
 if TYPE_CHECKING:
     from hermes.gateway.adapter import PluginHttp
 
-log = logging.getLogger("hermes.platforms.telegram")
 
-
-class TelegramAdapter(BasePlatformAdapter):
+class TelegramAdapter(ReceivingAdapter[TelegramSettings]):
     """One bot. Updates are acknowledged by the next poll, once the gateway has stored their messages."""
 
+    label = "Telegram"
     SUPPORTS_MESSAGE_EDITING = True
     MAX_MESSAGE_LENGTH = MAX_TEXT
 
     def __init__(self, config: PlatformConfig, settings: TelegramSettings, http: PluginHttp) -> None:
-        super().__init__(config, "telegram")
-        self._settings = settings
+        super().__init__(config, settings)
         self._api = BotApi(http, settings)
         self._bot: Bot | None = None
-        self._polling = ReceiveTask()
 
-    async def connect(self, *, is_reconnect: bool = False) -> bool:
-        try:
-            bot = self._bot = await self._api.get_me()
-            # With a webhook set, the updates would go there. Those that wait are kept.
-            await self._api.call("deleteWebhook", {"drop_pending_updates": False})
-        except PlatformApiError as error:
-            wrong_token = error.status in (401, 404)
-            text = "Telegram does not know the token" if wrong_token else str(error)
-            self._set_fatal_error("auth" if wrong_token else "connect_failed", text, retryable=not wrong_token)
-            return False
-        self._mark_connected()
-        log.info("Telegram: connected as @%s", bot.username)
-        self._polling.start(self._poll(bot))
-        return True
+    async def log_in(self) -> str:
+        self._bot = await self._api.get_me()
+        # With a webhook set, the updates would go there. Those that wait are kept.
+        await self._api.call("deleteWebhook", {"drop_pending_updates": False})
+        return f"connected as @{self._bot.username}"
 
-    async def disconnect(self) -> None:
-        self._mark_disconnected()
-        await self._polling.stop()
+    def explain(self, error: ConnectionFailed) -> str:
+        if getattr(error, "status", 0) == 409:
+            return "another program polls with the same token; end it, or make a bot of its own for each"
+        return "Telegram does not know the token" if error.is_final else str(error)
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
-    async def _poll(self, bot: Bot) -> None:
+    async def receive(self) -> None:
+        assert self._bot is not None
         offset = 0
-        try:
-            while True:
-                poll = partial(self._api.get_updates, offset, self._settings.poll_seconds)
-                updates = await polled(poll, final=(401, 404, 409))
-                for update in updates:
-                    message = read_message(update, bot, require_mention=self._settings.require_mention)
-                    if message is not None:
-                        await self.handle_message(self._event(message, update["update_id"]))
-                    offset = max(offset, update["update_id"] + 1)
-        except PlatformApiError as error:
-            text = str(error)
-            if error.status == 409:
-                text = "another program polls with the same token; end it, or make a bot of its own for each"
-            self._set_fatal_error("poll_failed", text, retryable=error.status not in (401, 404))
-        except Exception as error:
-            log.exception("Telegram: a message could not be handed over")
-            self._set_fatal_error("error", str(error), retryable=True)
-        await self._notify_fatal_error()
+        while True:
+            poll = partial(self._api.get_updates, offset, self._settings.poll_seconds)
+            for update in await polled(poll, final=(409,)):
+                message = read_message(update, self._bot, require_mention=self._settings.require_mention)
+                if message is not None:
+                    await self.handle_message(self._event(message, update["update_id"]))
+                offset = max(offset, update["update_id"] + 1)
 
     def _event(self, message: TelegramMessage, update_id: int) -> MessageEvent:
         text = message.text
@@ -121,17 +98,13 @@ class TelegramAdapter(BasePlatformAdapter):
             "message_thread_id": int(thread) if thread.isdecimal() else None,
         }
         is_group = chat_id.startswith("-")
-        sent: list[str] = []
-        for piece in split_text(content, MAX_TEXT, utf16_length):
-            answered = reply_to if is_group and not sent and str(reply_to or "").isdecimal() else None
+
+        async def send_piece(index: int, piece: str) -> str:
+            answered = reply_to if is_group and not index and str(reply_to or "").isdecimal() else None
             reply = {"message_id": int(answered), "allow_sending_without_reply": True} if answered else None
-            try:
-                sent.append(await self._send_formatted("sendMessage", piece, {**parameters, "reply_parameters": reply}))
-            except PlatformApiError as error:
-                result = error.result()
-                result.retryable = result.retryable and not sent
-                return result
-        return SendResult(True, sent[0], continuation_message_ids=tuple(sent[1:]))
+            return await self._send_formatted("sendMessage", piece, {**parameters, "reply_parameters": reply})
+
+        return await send_pieces(split_text(content, MAX_TEXT, utf16_length), send_piece)
 
     async def _send_formatted(self, method: str, text: str, parameters: dict[str, Any]) -> str:
         """Send a text with formatting, or without when Telegram does not accept it; the id of the message."""
@@ -141,7 +114,7 @@ class TelegramAdapter(BasePlatformAdapter):
             if error.status != 400 or "entities" not in str(error):
                 raise
             found = await self._api.call(method, {**parameters, "text": text})
-        return str(cast("dict[str, Any]", found).get("message_id")) if isinstance(found, dict) else ""
+        return str(as_object(found).get("message_id") or "")
 
     async def edit_message(self, chat_id: str, message_id: str, content: str, *, finalize: bool = False) -> SendResult:
         text = split_text(content, MAX_TEXT, utf16_length)[0]
@@ -163,7 +136,6 @@ class TelegramAdapter(BasePlatformAdapter):
         await self._api.call("sendChatAction", {"chat_id": chat_id, "action": "typing"})
 
     async def get_chat_info(self, chat_id: str) -> dict[str, Any]:
-        found = await self._api.call("getChat", {"chat_id": chat_id})
-        chat = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        chat = as_object(await self._api.call("getChat", {"chat_id": chat_id}))
         name = chat.get("title") or chat.get("username") or chat.get("first_name") or chat_id
         return {"name": str(name), "type": "dm" if chat.get("type") == "private" else "group"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from hermes.gateway.platforms.api import PlatformApi, PlatformApiError
+from hermes.gateway.platforms.api import PlatformApi, PlatformApiError, as_object, as_objects
 
 from .updates import Bot
 
@@ -22,9 +22,11 @@ class BotApi:
 
     def __init__(self, http: PluginHttp, settings: TelegramSettings) -> None:
         self._files = PlatformApi(
-            http, f"{settings.base_url}/file/bot{settings.token}", allow_private=settings.has_own_server
+            http, f"{settings.base_url}/file/bot{settings.bot_token}", allow_private=settings.has_own_server
         )
-        self._api = PlatformApi(http, f"{settings.base_url}/bot{settings.token}", allow_private=settings.has_own_server)
+        self._api = PlatformApi(
+            http, f"{settings.base_url}/bot{settings.bot_token}", allow_private=settings.has_own_server
+        )
 
     async def call(self, method: str, parameters: dict[str, Any] | None = None, *, seconds: float = 30.0) -> Any:
         """Call a method; its result. Parameters that are ``None`` are left out. Raises ``PlatformApiError``."""
@@ -34,22 +36,21 @@ class BotApi:
             return answer.get("result")
         code = answer.get("error_code")
         status = code if isinstance(code, int) else status
-        more = answer.get("parameters")
-        details = cast("dict[str, Any]", more) if isinstance(more, dict) else {}
-        pause = details.get("retry_after")
+        pause = as_object(answer.get("parameters")).get("retry_after")
         raise PlatformApiError(
             f"{method}: {str(answer.get('description'))[:300]} (status {status})",
             kind=_KINDS.get(status, "transient" if status >= 500 else "unknown"),
             # Telegram answers with an error when it did nothing, except when it failed itself.
             may_repeat=status == 429,
             status=status,
+            refusals=(401, 404),
             retry_after=float(pause) if isinstance(pause, int | float) else None,
         )
 
     async def download(self, file_id: str, limit: int) -> bytes:
         """The content of a file. Raises ``PlatformApiError``."""
         found = await self.call("getFile", {"file_id": file_id})
-        path = cast("dict[str, Any]", found).get("file_path") if isinstance(found, dict) else None
+        path = as_object(found).get("file_path")
         # A server of one's own may give a path on its machine, which is none of ours.
         if not isinstance(path, str) or path.startswith("/") or ".." in path.split("/"):
             raise PlatformApiError("getFile: the answer has no path of a file")
@@ -60,8 +61,7 @@ class BotApi:
 
     async def get_me(self) -> Bot:
         """Who we are."""
-        found = await self.call("getMe")
-        fields = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        fields = as_object(await self.call("getMe"))
         if not isinstance(fields.get("id"), int) or not isinstance(fields.get("username"), str):
             raise PlatformApiError("getMe: the answer names no bot")
         return Bot(fields["id"], fields["username"])
@@ -72,5 +72,4 @@ class BotApi:
         found = await self.call("getUpdates", parameters, seconds=seconds + 20)
         if not isinstance(found, list):
             raise PlatformApiError("getUpdates: the answer is not a list")
-        updates = [cast("dict[str, Any]", one) for one in cast("list[object]", found) if isinstance(one, dict)]
-        return [one for one in updates if isinstance(one.get("update_id"), int)]
+        return [one for one in as_objects(cast("object", found)) if isinstance(one.get("update_id"), int)]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
+
+from hermes.gateway.platforms.api import as_object, as_objects
 
 #: Most UTF-16 units of one message.
 MAX_TEXT = 4096
@@ -54,8 +56,8 @@ def utf16_length(text: str) -> int:
 
 def read_message(update: dict[str, Any], bot: Bot, *, require_mention: bool = True) -> TelegramMessage | None:
     """The message of an update, or ``None`` when it is not for us: an edit, a bot's, or talk in a group."""
-    message = _object(update.get("message"))
-    chat, sender = _object(message.get("chat")), _object(message.get("from"))
+    message = as_object(update.get("message"))
+    chat, sender = as_object(message.get("chat")), as_object(message.get("from"))
     chat_id, user_id, message_id = chat.get("id"), sender.get("id"), message.get("message_id")
     if not (isinstance(chat_id, int) and isinstance(user_id, int) and isinstance(message_id, int)):
         return None
@@ -64,10 +66,10 @@ def read_message(update: dict[str, Any], bot: Bot, *, require_mention: bool = Tr
     text = _text(message.get("text")) or _text(message.get("caption"))
     entities = message.get("entities") or message.get("caption_entities")
     is_private = chat.get("type") == "private"
-    answered = _object(message.get("reply_to_message"))
+    answered = as_object(message.get("reply_to_message"))
     if not is_private:
         said = _said_to(bot, text, entities)
-        is_reply = _object(answered.get("from")).get("id") == bot.id
+        is_reply = as_object(answered.get("from")).get("id") == bot.id
         if said is None and require_mention and not is_reply:
             return None
         text = text if said is None else said
@@ -98,7 +100,7 @@ def _said_to(bot: Bot, text: str, entities: object) -> str | None:
     Positions of entities count UTF-16 units.
     """
     encoded = text.encode("utf-16-le")
-    for entity in map(_object, cast("list[object]", entities) if isinstance(entities, list) else []):
+    for entity in as_objects(entities):
         start, length = entity.get("offset"), entity.get("length")
         if not (isinstance(start, int) and isinstance(length, int) and start >= 0 and length > 0):
             continue
@@ -107,7 +109,7 @@ def _said_to(bot: Bot, text: str, entities: object) -> str | None:
         if kind == "bot_command" and part.lower().endswith(f"@{bot.username.lower()}"):
             return text
         named = kind == "mention" and part.lower() == f"@{bot.username.lower()}"
-        if named or (kind == "text_mention" and _object(entity.get("user")).get("id") == bot.id):
+        if named or (kind == "text_mention" and as_object(entity.get("user")).get("id") == bot.id):
             rest = encoded[: 2 * start] + encoded[2 * (start + length) :]
             return re.sub(r"^[\s,:]+", "", rest.decode("utf-16-le", "replace")).strip()
     return None
@@ -120,9 +122,8 @@ def _without_bot_name(text: str, bot: Bot) -> str:
 
 def _attached(message: dict[str, Any]) -> list[Attached]:
     found: list[Attached] = []
-    photos: object = message.get("photo")
-    if isinstance(photos, list) and photos:
-        sizes = [_object(one) for one in cast("list[object]", photos)]
+    sizes = as_objects(message.get("photo"))
+    if sizes:
         largest = max(sizes, key=lambda one: size if isinstance(size := one.get("file_size"), int) else 0)
         found.append(_file(largest, "photo", "photo.jpg", "image/jpeg"))
     for kind, name, media_type in (
@@ -133,7 +134,7 @@ def _attached(message: dict[str, Any]) -> list[Attached]:
         ("sticker", "sticker.webp", "image/webp"),
     ):
         if isinstance(message.get(kind), dict):
-            found.append(_file(_object(message[kind]), kind, name, media_type))
+            found.append(_file(as_object(message[kind]), kind, name, media_type))
     return found
 
 
@@ -147,10 +148,6 @@ def _file(found: dict[str, Any], kind: str, name: str, media_type: str) -> Attac
         media_type=_text(found.get("mime_type")) or media_type,
         size=size if isinstance(size, int) else 0,
     )
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _text(value: object) -> str:

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from hermes.gateway.adapter import PlatformConfig
-
-    from .adapter import WebhookAdapter
+from typing import Any
 
 _HINT = (
     "The message was made from a webhook: another program sent it, and no person is there to answer questions. "
@@ -16,29 +10,19 @@ _HINT = (
 )
 
 
-def _adapter(config: PlatformConfig) -> WebhookAdapter:
-    from .adapter import WebhookAdapter
-    from .routes import read_settings
-
-    return WebhookAdapter(config, read_settings(config.extra))
-
-
-def _is_valid(config: PlatformConfig) -> bool:
-    from .routes import read_settings
-
-    return bool(read_settings(config.extra))
-
-
 def register(ctx: Any) -> None:
     """Register the platform."""
-    ctx.register_platform(
-        "webhook",
-        "Webhook",
-        _adapter,
-        check_fn=lambda: find_spec("uvicorn") is not None and find_spec("starlette") is not None,
-        validate_config=_is_valid,
+    from hermes.gateway.platforms.registration import register_platform
+
+    register_platform(
+        ctx,
+        __name__,
+        adapter="WebhookAdapter",
+        settings="WebhookSettings",
+        needs=("starlette", "uvicorn"),
+        name="webhook",
+        label="Webhook",
         required_env=[],
-        install_hint="hermes install gateway",
         platform_hint=_HINT,
         emoji="🪝",
     )

@@ -3,55 +3,49 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hermes import HermesError
 from hermes.gateway.adapter import (
-    BasePlatformAdapter,
     MessageEvent,
     OutgoingMessage,
     PlatformConfig,
     RateLimiter,
     SendResult,
 )
+from hermes.gateway.platforms.receiving import ReceivingAdapter
 from hermes.gateway.platforms.server import PlatformRequest, PlatformResponse, PlatformServer
 
-from .routes import WebhookRoute, WebhookSettings, event_of, render
+from .routes import event_of, render
+from .settings import WebhookRoute, WebhookSettings
 from .signatures import SignatureRefused, verify
 
-log = logging.getLogger("hermes.platforms.webhook")
+if TYPE_CHECKING:
+    from hermes.gateway.adapter import PluginHttp
 
 _PREFIX = "/webhooks/"
 #: Requests with a wrong signature that one address may send in a minute.
 _REFUSALS_PER_MINUTE = 20
 
 
-class WebhookAdapter(BasePlatformAdapter):
+class WebhookAdapter(ReceivingAdapter[WebhookSettings]):
     """A listener with one path for each route. A route is a principal of its own."""
 
-    def __init__(self, config: PlatformConfig, settings: WebhookSettings) -> None:
-        super().__init__(config, "webhook")
-        self._settings = settings
+    label = "webhook"
+
+    def __init__(self, config: PlatformConfig, settings: WebhookSettings, http: PluginHttp | None = None) -> None:
+        super().__init__(config, settings, http)
         self._limits = {name: RateLimiter(route.per_minute) for name, route in settings.routes.items()}
         self._refusals = RateLimiter(_REFUSALS_PER_MINUTE)
         self.server = PlatformServer(settings.host, settings.port, self._handle, max_body=settings.max_body)
 
-    async def connect(self, *, is_reconnect: bool = False) -> bool:
-        try:
-            await self.server.start()
-        except HermesError as error:
-            self._set_fatal_error("listen", str(error), retryable=True)
-            return False
-        self._mark_connected()
-        log.info("webhook: listening on %s port %d", self._settings.host, self.server.port)
-        return True
+    async def log_in(self) -> str:
+        await self.server.start()
+        return f"listening on {self._settings.host} port {self.server.port}"
 
-    async def disconnect(self) -> None:
-        self._mark_disconnected()
+    async def close(self) -> None:
         await self.server.stop()
 
     async def get_chat_info(self, chat_id: str) -> dict[str, Any]:
@@ -90,7 +84,7 @@ class WebhookAdapter(BasePlatformAdapter):
     def _refuse(self, request: PlatformRequest, route: WebhookRoute, error: SignatureRefused) -> PlatformResponse:
         if seconds := self._refusals.retry_after(request.client):
             return PlatformResponse(429, {"error": "too many requests"}, {"retry-after": str(int(seconds) + 1)})
-        log.warning("webhook: a request to %s was refused: %s", route.name, error)
+        self.log.warning("webhook: a request to %s was refused: %s", route.name, error)
         return PlatformResponse(401, {"error": str(error)})
 
     async def _accept(self, route: WebhookRoute, delivery: str, text: str) -> None:
@@ -117,7 +111,7 @@ class WebhookAdapter(BasePlatformAdapter):
         if route is None:
             return SendResult(False, error=f"there is no route {chat_id!r}", error_kind="not_found")
         if route.target is None:
-            log.info("webhook: answer of %s: %s", route.name, content)
+            self.log.info("webhook: answer of %s: %s", route.name, content)
             return SendResult(True)
         digest = hashlib.sha256(content.encode()).hexdigest()[:16]
         await self._pass_on(
