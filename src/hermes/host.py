@@ -43,6 +43,7 @@ from hermes.journal.questions import Questions
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.port import open_store
 from hermes.local.endpoint import NOTICE, is_embedded
+from hermes.mcp.sources import McpSources
 from hermes.plugins.loading.discovery import is_set
 from hermes.plugins.loading.loader import load_plugins
 from hermes.plugins.registry import PluginSet
@@ -61,7 +62,6 @@ from hermes.version import __version__
 
 if TYPE_CHECKING:
     from hermes.agent.context.inputs import TurnInputs
-    from hermes.config.schema.mcp import McpServerConfig
     from hermes.journal.turns.steps import Message
     from hermes.mcp.callbacks.sampling import SamplingModels
     from hermes.mcp.servers import McpServers
@@ -162,11 +162,14 @@ class Host:
             from hermes.agent.llm.budgets import Budgets  # most homes have none
 
             self.models.budgets = Budgets(self.store, config.budgets, self.runtime.responders)
-        #: The MCP servers; None while there are none.
-        self.mcp: McpServers | None = None
-        #: The servers that a surface brought along, by name.
-        self._given_mcp: dict[str, McpServerConfig] = {}
         self._fresh_config = FreshConfig(home, config, self._env, follow=self.options.use_enabled_plugins)
+        self.mcp_sources = McpSources(
+            self._build_mcp_servers,
+            self._fresh_config,
+            home=home,
+            cwd=self.cwd,
+            uses_project=self.options.use_enabled_plugins,
+        )
         self.services = Services(
             self.runtime,
             cwd=self.cwd,
@@ -180,7 +183,7 @@ class Host:
             memory_notices = self.runtime.memory.use_provider(self.plugins, self.tools, self.hooks.loop)
             engine_notices = self.runtime.contexts.choose(self.plugins, self.tools, self.hooks)
             shell_notices = self._load_shell_hooks()
-            mcp_notices = self.reload_mcp(config) if config.mcp_servers or self._project_mcp_file() else []
+            mcp_notices = self.mcp_sources.load(config)
         except BaseException:
             self.hooks.close()
             raise
@@ -478,72 +481,38 @@ class Host:
 
     # -- MCP ----------------------------------------------------------------------------------------------------
 
-    def reload_mcp(self, config: Config | None = None) -> list[str]:
-        """Use the MCP servers of the configuration as it is now; what is wrong with entries, one line each."""
-        config = config or self._fresh_config.current()
-        if self.mcp is None:
-            from hermes.mcp.environment import ClientEnvironment
-            from hermes.mcp.servers import McpServers
+    @property
+    def mcp(self) -> McpServers | None:
+        """The MCP servers; None while there are none."""
+        return self.mcp_sources.servers
 
-            environment = ClientEnvironment(
-                home=self.home,
-                cwd=self.cwd,
-                environ=self._env,
-                redactor=self.redactor,
-                confinements=self.confinements,
-                supervisor=self.runtime.processes.supervisor,
-                responders=self.responders,
-                make_sampling=self._make_sampling,
-            )
-            self.mcp = McpServers(
-                *(environment, self.tools),
-                discovery_timeout=config.mcp_discovery_timeout,
-                on_change=self._offer_changed_tools,
-            )
-            self.tools.settle = self._settle_mcp
-        self._mcp_entries = config.mcp_servers
-        project, notices = self._project_mcp()
-        return [*notices, *self.mcp.load({**project, **self._given_mcp, **config.mcp_servers})]
+    def _build_mcp_servers(self, config: Config) -> McpServers:
+        from hermes.mcp.environment import ClientEnvironment
+        from hermes.mcp.servers import McpServers
 
-    def _project_mcp_file(self) -> Path | None:
-        """The file in which the project names MCP servers, if there is one."""
-        if not self.options.use_enabled_plugins:
-            return None
-        from hermes.config.trust import project_root
-
-        path = project_root(self.cwd) / ".mcp.json"
-        return path if path.is_file() else None
-
-    def _project_mcp(self) -> tuple[dict[str, McpServerConfig], list[str]]:
-        """The servers of the project, where the user trusts it, and notices about them."""
-        path = self._project_mcp_file()
-        if path is None:
-            return {}, []
-        from hermes.mcp.project import project_servers
-
-        return project_servers(self.home, path)
-
-    def add_mcp_servers(self, entries: Mapping[str, McpServerConfig]) -> list[str]:
-        """Use further MCP servers until the host is closed; one of the configuration with the same name wins."""
-        self._given_mcp |= entries
-        return self.reload_mcp()
+        environment = ClientEnvironment(
+            home=self.home,
+            cwd=self.cwd,
+            environ=self._env,
+            redactor=self.redactor,
+            confinements=self.confinements,
+            supervisor=self.runtime.processes.supervisor,
+            responders=self.responders,
+            make_sampling=self._make_sampling,
+        )
+        follows_config = self.config.mcp.auto_reload_on_config_change
+        self.tools.settle = lambda: self.mcp_sources.settle(follows_config=follows_config)
+        return McpServers(
+            environment,
+            self.tools,
+            discovery_timeout=config.mcp_discovery_timeout,
+            on_change=self._offer_changed_tools,
+        )
 
     def _make_sampling(self) -> SamplingModels:
         from hermes.mcp.callbacks.sampling import SamplingModels  # few servers ask models
 
         return SamplingModels(self.runtime, self._fresh_config)
-
-    def _settle_mcp(self) -> None:
-        """Before a turn: follow the configuration, and wait a moment for servers that are not known yet."""
-        assert self.mcp is not None
-        if self.config.mcp.auto_reload_on_config_change:
-            try:
-                config = self._fresh_config.current()
-                if config.mcp_servers != self._mcp_entries:
-                    self.reload_mcp(config)
-            except HermesError as error:
-                log.warning("the MCP servers stay as they are: %s", error)
-        self.mcp.settle()
 
     def _offer_changed_tools(self) -> None:
         """Bring the tools of open sessions up to date after the registry has changed."""

@@ -26,6 +26,7 @@ from acp.schema import (
 
 from hermes.acp.server import AcpServer
 from hermes.host import Host
+from hermes.mcp.sources import McpSources
 from hermes.testing import ScriptedProvider, hanging, reasoning, text, tool_call
 from support.configured import configured_host
 from support.left_turn import COMMAND, check_taken_up_once, leave_turn
@@ -470,24 +471,24 @@ def test_a_failed_turn_is_an_error_with_its_cause(rig: Rig) -> None:
 
 
 def test_mcp_servers_of_the_editor_join_those_of_the_configuration(rig: Rig) -> None:
-    hosts: list[Host] = []
+    used: list[McpSources] = []
 
     async def drive(agent: Any, _editor: Editor, _provider: ScriptedProvider) -> None:
         server = HttpMcpServer(type="http", name="docs", url="http://127.0.0.1:9/mcp", headers=[])
         await agent.new_session(cwd=str(rig.workdir), mcp_servers=[server])
 
-    original = Host.add_mcp_servers
+    original = McpSources.add
 
-    def recorded(host: Host, entries: Any) -> list[str]:
-        hosts.append(host)
-        return original(host, entries)
+    def recorded(sources: McpSources, entries: Any) -> list[str]:
+        used.append(sources)
+        return original(sources, entries)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Host, "add_mcp_servers", recorded)
+        patch.setattr(McpSources, "add", recorded)
         rig.run([], drive)
-    [host] = hosts
-    assert host.mcp is not None
-    assert [status.name for status in host.mcp.status()] == ["docs"]
+    [sources] = used
+    assert sources.servers is not None
+    assert [status.name for status in sources.servers.status()] == ["docs"]
 
 
 def test_a_program_that_the_editor_names_is_started_and_called(rig: Rig) -> None:

@@ -157,7 +157,7 @@ class AcpServer:
             self._host = self._make_host(cwd)
         servers = params.get("mcpServers")
         if isinstance(servers, list) and servers:
-            for problem in self._host.add_mcp_servers(_mcp_servers(cast("list[Any]", servers))):
+            for problem in self._host.mcp_sources.add(_mcp_servers(cast("list[Any]", servers))):
                 log.warning("%s", problem)
         return self._host
 

@@ -42,7 +42,7 @@ def reload_mcp(conversation: Conversation, _arguments: str) -> str:
     host = conversation.host
     if host.config.approvals.mcp_reload_confirm and not conversation.surface.confirm("Reload the MCP servers?"):
         return "The MCP servers stay as they are."
-    problems = host.reload_mcp()
+    problems = host.mcp_sources.reload()
     assert host.mcp is not None
     host.mcp.settle()
     return "\n".join([*problems, mcp(conversation, "")])
