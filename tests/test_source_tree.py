@@ -21,8 +21,6 @@ MOST_NAMES = 14
 #: Flat lists that are clearer than any folders inside them would be, and how long each may be.
 LONGER_LISTS = {
     ".": 36,  # the floors of docs/architecture.md
-    "cli": 20,  # a folder for each command that has several modules, named like the command
-    "cli/commands": 15,  # a module for each of the other commands
     "policy/rules": 17,  # a module for each family of rules
 }
 MOST_LINES = 600

@@ -18,7 +18,7 @@ from hermes.http_server.server import listening
 _WITHOUT_SDK = """
 import sys
 sys.modules["a2a"] = None  # as if it were not installed
-import hermes.mcp_server.http, hermes.cli.mcp.serve
+import hermes.mcp_server.http, hermes.cli.extend.mcp.serve
 import hermes.http_server.server, hermes.http_server.requests, hermes.http_server.rate_limits
 """
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.cli.arguments import CommandParser
-from hermes.cli.plugins.conformance import configure_test, run_conformance, run_test
+from hermes.cli.extend.plugins.conformance import configure_test, run_conformance, run_test
 from hermes.contract.hooks import HOOKS, PAIRS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import PluginError

@@ -12,44 +12,53 @@ if TYPE_CHECKING:
 #: Command -> (module, one line of help). A module has ``configure(parser)`` and ``run(args) -> int``.
 COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("hermes.cli.chat.command", "Chat with the model (the default command)."),
-    "sessions": ("hermes.cli.sessions.command", "List, show, search, export, rename and delete sessions."),
-    "checkpoints": ("hermes.cli.commands.checkpoints", "List, show and restore files as they were before a turn."),
-    "trace": ("hermes.cli.trace.command", "List, draw, export, follow and verify past runs."),
-    "replay": ("hermes.cli.record.replay", "Run a recorded session again, without network, and show what differs."),
-    "fork": ("hermes.cli.record.fork", "Continue a recorded session differently, from one of its steps on."),
-    "audit": ("hermes.cli.record.audit", "Seal sessions with an SSH key, export and verify them as evidence."),
-    "test": ("hermes.cli.record.case", "Turn recorded runs into tests, and run them without network or key."),
-    "eval": ("hermes.cli.record.evaluate", "Run a dataset with several models and score the answers."),
-    "policy": ("hermes.cli.record.policy", "Judge recorded tool calls by other rules or a plugin."),
-    "plugins": ("hermes.cli.plugins.command", "List, enable, install, check and create plugins."),
-    "skills": ("hermes.cli.skills.command", "List, add, check and remove skills."),
-    "hooks": ("hermes.cli.hooks.command", "List, test, accept and revoke hook commands; print the hook contract."),
-    "approvals": ("hermes.cli.commands.approvals", "Show, explain and revoke allowed commands."),
-    "usage": ("hermes.cli.commands.usage", "Show token use and cost."),
-    "model": ("hermes.cli.model.command", "Show, list, set and test the model."),
-    "auth": ("hermes.cli.auth.command", "Add, list and remove API keys and sign-ins."),
-    "local": ("hermes.cli.commands.local", "Install, show and remove the embedded model, which needs no key."),
-    "a2a": ("hermes.cli.a2a.command", "Serve this agent to other agents, and call them."),
-    "api": ("hermes.cli.commands.api", "Serve this agent to programs that use OpenAI's API."),
-    "gateway": ("hermes.cli.gateway.command", "Run this agent on chat platforms; let users in."),
-    "serve": ("hermes.cli.cluster.serve", "Start and supervise the processes of serve.commands: servers and workers."),
-    "worker": ("hermes.cli.cluster.worker", "Run turns that others submit, beside other workers (PostgreSQL)."),
-    "workers": ("hermes.cli.cluster.workers", "List, drain and evict the workers of a cluster."),
-    "mcp": ("hermes.cli.mcp.command", "Add, list, test and configure MCP servers; serve this agent as one."),
-    "acp": ("hermes.cli.commands.acp", "Serve this agent to an editor, over the Agent Client Protocol."),
-    "web": ("hermes.cli.commands.web", "Show sessions, timelines, approvals and costs in a browser, and chat there."),
-    "cron": ("hermes.cli.commands.cron", "Run prompts at set times: add, list, change and run schedules."),
-    "memory": ("hermes.cli.commands.memory", "Show the notes and the memory provider in use; choose another."),
-    "trust": ("hermes.cli.commands.trust", "List, add and remove the project folders that you trust."),
+    "sessions": ("hermes.cli.runs.sessions.command", "List, show, search, export, rename and delete sessions."),
+    "checkpoints": ("hermes.cli.runs.checkpoints", "List, show and restore files as they were before a turn."),
+    "trace": ("hermes.cli.runs.trace.command", "List, draw, export, follow and verify past runs."),
+    "replay": (
+        "hermes.cli.runs.record.replay",
+        "Run a recorded session again, without network, and show what differs.",
+    ),
+    "fork": ("hermes.cli.runs.record.fork", "Continue a recorded session differently, from one of its steps on."),
+    "audit": ("hermes.cli.runs.record.audit", "Seal sessions with an SSH key, export and verify them as evidence."),
+    "test": ("hermes.cli.runs.record.case", "Turn recorded runs into tests, and run them without network or key."),
+    "eval": ("hermes.cli.runs.record.evaluate", "Run a dataset with several models and score the answers."),
+    "policy": ("hermes.cli.runs.record.policy", "Judge recorded tool calls by other rules or a plugin."),
+    "plugins": ("hermes.cli.extend.plugins.command", "List, enable, install, check and create plugins."),
+    "skills": ("hermes.cli.extend.skills.command", "List, add, check and remove skills."),
+    "hooks": (
+        "hermes.cli.extend.hooks.command",
+        "List, test, accept and revoke hook commands; print the hook contract.",
+    ),
+    "approvals": ("hermes.cli.setup.approvals", "Show, explain and revoke allowed commands."),
+    "usage": ("hermes.cli.runs.usage", "Show token use and cost."),
+    "model": ("hermes.cli.setup.model.command", "Show, list, set and test the model."),
+    "auth": ("hermes.cli.setup.auth.command", "Add, list and remove API keys and sign-ins."),
+    "local": ("hermes.cli.setup.local", "Install, show and remove the embedded model, which needs no key."),
+    "a2a": ("hermes.cli.serve.a2a.command", "Serve this agent to other agents, and call them."),
+    "api": ("hermes.cli.serve.api", "Serve this agent to programs that use OpenAI's API."),
+    "gateway": ("hermes.cli.serve.gateway.command", "Run this agent on chat platforms; let users in."),
+    "serve": (
+        "hermes.cli.serve.cluster.serve",
+        "Start and supervise the processes of serve.commands: servers and workers.",
+    ),
+    "worker": ("hermes.cli.serve.cluster.worker", "Run turns that others submit, beside other workers (PostgreSQL)."),
+    "workers": ("hermes.cli.serve.cluster.workers", "List, drain and evict the workers of a cluster."),
+    "mcp": ("hermes.cli.extend.mcp.command", "Add, list, test and configure MCP servers; serve this agent as one."),
+    "acp": ("hermes.cli.serve.acp", "Serve this agent to an editor, over the Agent Client Protocol."),
+    "web": ("hermes.cli.serve.web", "Show sessions, timelines, approvals and costs in a browser, and chat there."),
+    "cron": ("hermes.cli.serve.cron", "Run prompts at set times: add, list, change and run schedules."),
+    "memory": ("hermes.cli.setup.memory", "Show the notes and the memory provider in use; choose another."),
+    "trust": ("hermes.cli.setup.trust", "List, add and remove the project folders that you trust."),
     "install": (
-        "hermes.cli.commands.install",
+        "hermes.cli.setup.install",
         "Install what an extra needs, such as a2a or otel, into this environment.",
     ),
-    "config": ("hermes.cli.commands.config", "Show and change the configuration."),
-    "db": ("hermes.cli.commands.db", "Show, migrate and copy the journal: a file of the home, or PostgreSQL."),
-    "logs": ("hermes.cli.commands.logs", "Show or follow the log."),
+    "config": ("hermes.cli.setup.config", "Show and change the configuration."),
+    "db": ("hermes.cli.setup.db", "Show, migrate and copy the journal: a file of the home, or PostgreSQL."),
+    "logs": ("hermes.cli.runs.logs", "Show or follow the log."),
     "doctor": ("hermes.cli.doctor.command", "Check the setup and suggest fixes."),
-    "completion": ("hermes.cli.commands.completion", "Print a completion script for bash, zsh or fish."),
+    "completion": ("hermes.cli.setup.completion", "Print a completion script for bash, zsh or fish."),
 }
 
 DEFAULT_COMMAND = "chat"
@@ -185,7 +194,7 @@ def _run_help(names: list[str]) -> int:
 
 
 def _run_plugin_command(name: str, arguments: list[str]) -> int:
-    from hermes.cli.plugins.plugin_commands import run_plugin_command
+    from hermes.cli.extend.plugins.plugin_commands import run_plugin_command
 
     code, added = run_plugin_command(name, arguments)
     return _unknown_command(name, added) if code is None else code

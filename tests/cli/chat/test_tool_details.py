@@ -16,7 +16,7 @@ from hermes.cli.chat.tool_details import (
     folded_details,
     whole_result,
 )
-from hermes.cli.sessions.transcript import RecordedCall
+from hermes.cli.runs.sessions.transcript import RecordedCall
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import run_hermes, write_config
 from support.repl_terminal import CTRL_D, ReplTerminal

@@ -12,8 +12,8 @@ import pytest
 
 from hermes.cli.doctor import model as model_checks
 from hermes.cli.doctor.model import probe
-from hermes.cli.model.problems import is_among
-from hermes.cli.model.setup import ModelSetup, Origins
+from hermes.cli.setup.model.problems import is_among
+from hermes.cli.setup.model.setup import ModelSetup, Origins
 from hermes.config import Config, hermes_home
 from hermes.config.schema.sections import ModelProviderConfig
 from hermes.models.credentials.store import AuthFile, add_key

@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from hermes.cli.model.server_models import list_models
+from hermes.cli.setup.model.server_models import list_models
 from hermes.errors import ProviderError
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint

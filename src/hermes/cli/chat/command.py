@@ -436,7 +436,7 @@ def _options(args: argparse.Namespace) -> HostOptions:
 
 
 def _ask_consent(question: ConsentQuestion) -> ConsentAnswer | None:
-    from hermes.cli.hooks.consent import ask_at_terminal  # rarely needed
+    from hermes.cli.extend.hooks.consent import ask_at_terminal  # rarely needed
 
     return ask_at_terminal(question)
 

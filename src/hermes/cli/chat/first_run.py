@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from hermes.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hermes.cli.model.select import Selection
-    from hermes.cli.model.setup import ModelSetup
-    from hermes.cli.model.show import ProviderRow
+    from hermes.cli.setup.model.select import Selection
+    from hermes.cli.setup.model.setup import ModelSetup
+    from hermes.cli.setup.model.show import ProviderRow
 
 
 class SetupOption(NamedTuple):
@@ -24,8 +24,8 @@ class SetupOption(NamedTuple):
 
 def set_up(home: Path) -> bool:
     """Offer the choices and save the chosen model. Returns whether one was chosen."""
-    from hermes.cli.model.select import choose, save, say
-    from hermes.cli.model.setup import open_setup
+    from hermes.cli.setup.model.select import choose, save, say
+    from hermes.cli.setup.model.setup import open_setup
 
     with open_setup(home, show_warnings=False) as setup:  # already printed
         say("No model is set up yet. Which one do you want to use?")
@@ -43,8 +43,8 @@ def set_up(home: Path) -> bool:
 
 
 def _options(setup: ModelSetup) -> list[SetupOption]:
-    from hermes.cli.model.select import pick_model
-    from hermes.cli.model.show import provider_rows
+    from hermes.cli.setup.model.select import pick_model
+    from hermes.cli.setup.model.show import provider_rows
 
     rows = provider_rows(setup)
     here = [row for row in rows if row.answers]
@@ -71,8 +71,8 @@ def _embedded_text(row: ProviderRow) -> str:
 
 
 def _with_key(setup: ModelSetup, rows: list[ProviderRow]) -> Selection | None:
-    from hermes.cli.model.select import pick_model, say
-    from hermes.cli.model.show import pick_provider
+    from hermes.cli.setup.model.select import pick_model, say
+    from hermes.cli.setup.model.show import pick_provider
 
     say("Which provider?")
     provider = pick_provider(rows)
@@ -80,7 +80,7 @@ def _with_key(setup: ModelSetup, rows: list[ProviderRow]) -> Selection | None:
 
 
 def _at_address(setup: ModelSetup) -> Selection | None:
-    from hermes.cli.model.select import ask, pick_model, say
+    from hermes.cli.setup.model.select import ask, pick_model, say
     from hermes.models.profiles import CUSTOM
 
     while True:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.cli.doctor.installation import Installation, InvalidConfig
-from hermes.cli.model.problems import split_advice
+from hermes.cli.setup.model.problems import split_advice
 from hermes.cli.terminal import one_line
 from hermes.errors import HermesError
 from hermes.hooks.callback import describe

@@ -14,7 +14,7 @@ from hermes.errors import HermesError
 
 def check_workers(installation: Installation) -> Iterator[CheckResult]:
     """Whether submitted turns are run by workers, where the journal is shared."""
-    from hermes.cli.cluster.serve import check_commands
+    from hermes.cli.serve.cluster.serve import check_commands
 
     settings = installation.settings()
     try:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from hermes.cli.doctor.check import CheckResult, broken, ok, warning
 from hermes.cli.doctor.installation import Installation
-from hermes.cli.model.problems import split_advice
+from hermes.cli.setup.model.problems import split_advice
 from hermes.commands.text import plural
 from hermes.config import config_path, env_path
 from hermes.errors import ConfigError

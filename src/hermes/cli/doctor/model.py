@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from hermes.cli.doctor.check import CheckResult, broken, ok, skipped, warning
 from hermes.cli.doctor.installation import Installation
 from hermes.cli.doctor.plugins import plugins_may_bring
-from hermes.cli.model.problems import address_of, explain, is_among, not_listed, split_advice
-from hermes.cli.model.server_models import list_models
-from hermes.cli.model.setup import ModelSetup, Origins
+from hermes.cli.setup.model.problems import address_of, explain, is_among, not_listed, split_advice
+from hermes.cli.setup.model.server_models import list_models
+from hermes.cli.setup.model.setup import ModelSetup, Origins
 from hermes.cli.terminal import short_duration
 from hermes.commands.text import plural
 from hermes.config import env_path

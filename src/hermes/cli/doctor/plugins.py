@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from hermes.cli.doctor.check import CheckResult, broken, ok, warning
 from hermes.cli.doctor.installation import Installation
-from hermes.cli.plugins.installed import PluginRow, plugin_row
+from hermes.cli.extend.plugins.installed import PluginRow, plugin_row
 from hermes.commands.text import plural
 from hermes.config import env_path
 from hermes.errors import JournalError

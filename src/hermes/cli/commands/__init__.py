@@ -1,1 +1,0 @@
-"""Subcommands that are one module each."""

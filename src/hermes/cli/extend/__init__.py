@@ -1,0 +1,1 @@
+"""Commands that extend the agent: plugins, skills, hook commands and MCP servers."""

@@ -1,0 +1,193 @@
+"""``hermes hooks``: lists, tests, accepts and revokes hook commands, and prints the hook contract."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hermes.cli.terminal import one_line, plain, print_json, print_note
+from hermes.config import Config, apply_env, config_path, hermes_home, load_config, load_env_file
+from hermes.config.secrets import home_redactor
+from hermes.errors import HermesError
+from hermes.plugins.loading.discovery import discover, is_set
+from hermes.plugins.loading.loader import decide
+from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
+from hermes.plugins.shell_hooks.consent import AllowList
+from hermes.sanitize import redact_text
+from hermes.tools.sandbox.confinement import Confinements
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the sub-commands."""
+    commands = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="list", json=False)
+    list_ = commands.add_parser("list", help="show hook commands, and the plugins that use hooks (the default)")
+    list_.add_argument("--json", action="store_true", help="print one JSON document")
+    test = commands.add_parser("test", help="run the commands of one hook with a sample event")
+    test.add_argument("event", metavar="EVENT", help="a hook, such as pre_tool_call")
+    test.add_argument("--tool", metavar="NAME", default="terminal", help="tool of the sample event (default: terminal)")
+    test.add_argument("--args", metavar="JSON", default="", help="arguments of the tool, as a JSON object")
+    test.add_argument("--accept-hooks", action="store_true", help="also run commands that are not accepted")
+    for name, verb in (("accept", "allow a command to run"), ("revoke", "no longer allow a command to run")):
+        consent = commands.add_parser(name, help=verb)
+        which = consent.add_mutually_exclusive_group(required=True)
+        which.add_argument("command", nargs="?", metavar="COMMAND", help="as configured, or its name: shell:1")
+        which.add_argument("--all", action="store_true", help="every command")
+    spec = commands.add_parser("spec", help="print the contract: hooks, middleware kinds and their fields")
+    spec.add_argument("name", nargs="?", default="", metavar="NAME", help="only this hook or middleware kind")
+    spec.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.epilog = (
+        "A hook command reads the event as JSON on stdin and answers with JSON on stdout. Exit code 2 blocks a tool "
+        "call, with the reason on stderr; any other code except 0 is a failure."
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the chosen action."""
+    if args.action == "spec":
+        from hermes.cli.extend.hooks.spec import print_spec
+
+        return print_spec(args.name, as_json=args.json)
+    configured = _configured(hermes_home())
+    match args.action:
+        case "list":
+            return _list(configured, as_json=args.json)
+        case "accept":
+            return _accept(configured, None if args.all else args.command)
+        case "revoke":
+            return _revoke(configured, None if args.all else args.command)
+        case _:
+            from hermes.cli.extend.hooks.trial import try_hook
+
+            accept = args.accept_hooks or configured.accept_all
+            confinements = Confinements(configured.config.terminal, home_redactor(configured.home))
+            return try_hook(
+                *(configured.home, configured.commands, args.event, args.tool, args.args, confinements), accept=accept
+            )
+
+
+class Configured(NamedTuple):
+    """The hook commands of a home."""
+
+    home: Path
+    config: Config
+    commands: list[HookCommand]
+    warnings: list[str]
+    #: Whether a setting allows every command.
+    accept_all: bool
+
+
+def _configured(home: Path) -> Configured:
+    warnings: list[str] = []
+    apply_env(load_env_file(home, warnings=warnings))
+    loaded = load_config(home)
+    commands, remarks = read_hook_commands(loaded.config.hooks.events, config_path(home))
+    accept_all = loaded.config.hooks_auto_accept or is_set("HERMES_ACCEPT_HOOKS")
+    warnings += (*loaded.warnings, *remarks)
+    for warning in warnings:
+        print_note(f"Warning: {_shown(warning)}")
+    return Configured(home, loaded.config, commands, warnings, accept_all)
+
+
+# -- list -----------------------------------------------------------------------------------------------------------
+
+
+def _list(configured: Configured, *, as_json: bool) -> int:
+    allow_list = AllowList(configured.home)
+    rows = [_row(command, allow_list, configured.accept_all) for command in configured.commands]
+    plugins = _plugins(configured)
+    if as_json:
+        document = {
+            "shell_hooks": rows,
+            "plugins": plugins,
+            "accept_all": configured.accept_all,
+            "warnings": [_shown(warning) for warning in configured.warnings],
+        }
+        print_json(document)
+        return 0
+    if not rows:
+        print(f"No hook commands are configured (the hooks section of {config_path(configured.home)}).")
+    for row in rows:
+        print(f"{row['name']}  {row['event']}  {row['consent']}  {row['command']}  ({_terms(row)})")
+    for plugin in plugins:
+        print(f"{plugin['key']}  plugin, {plugin['status']}  {', '.join(plugin['hooks'])}")
+    return 0
+
+
+def _terms(row: dict[str, Any]) -> str:
+    terms = [f"matcher {row['matcher']}"] if row["matcher"] else []
+    terms.append(f"timeout {row['timeout']:g} s")
+    return ", ".join([*terms, "a failure blocks the call"] if row["on_error"] == "deny" else terms)
+
+
+def _row(command: HookCommand, allow_list: AllowList, accept_all: bool) -> dict[str, Any]:
+    question = allow_list.question(command, Path.cwd())
+    return {
+        "name": command.name,
+        "event": command.event,
+        "command": _shown(command.command),
+        "matcher": command.matcher.pattern if command.matcher else "",
+        "timeout": command.timeout,
+        "on_error": command.on_error,
+        "consent": "accepted by a setting" if accept_all else question.consent,
+        "approved_at": question.before.approved_at if question.before else None,
+        "script": str(question.script) if question.script else None,
+    }
+
+
+def _plugins(configured: Configured) -> list[dict[str, Any]]:
+    """Plugins whose manifests name hooks; bundled ones only when enabled. Imports no plugin code."""
+    settings = configured.config.plugins
+    found: list[dict[str, Any]] = []
+    for key, manifest in discover(configured.home, Path.cwd()).items():
+        if manifest.provides_hooks:
+            decision = decide(manifest, set(settings.enabled), settings.disabled)
+            if manifest.source == "bundled" and decision != "load":
+                continue
+            status = "enabled" if decision == "load" else decision
+            found.append({"key": _shown(key), "status": status, "hooks": [_shown(h) for h in manifest.provides_hooks]})
+    return found
+
+
+# -- accept and revoke ----------------------------------------------------------------------------------------------
+
+
+def _accept(configured: Configured, wanted: str | None) -> int:
+    chosen = [one for one in configured.commands if wanted is None or wanted in (one.name, one.command)]
+    if not chosen:
+        raise HermesError(_no_such_command(wanted, configured))
+    allow_list = AllowList(configured.home)
+    allow_list.accept(*(allow_list.question(command, Path.cwd()) for command in chosen))
+    for command in chosen:
+        print(f"Accepted for {command.event}: {_shown(command.command)}")
+    return 0
+
+
+def _revoke(configured: Configured, wanted: str | None) -> int:
+    named = next((one.command for one in configured.commands if one.name == wanted), wanted)
+    allow_list = AllowList(configured.home)
+    gone = allow_list.revoke(named)
+    if not gone and wanted is not None:
+        accepted = "; ".join(_shown(command) for command in allow_list.commands()) or "none"
+        raise HermesError(f"{wanted!r} is not an accepted hook command; accepted: {accepted}")
+    for approval in gone:
+        print(f"Revoked for {approval.event}: {_shown(approval.command)}")
+    if not gone:
+        print("No hook commands were accepted.")
+    if configured.accept_all:
+        setting = "HERMES_ACCEPT_HOOKS" if is_set("HERMES_ACCEPT_HOOKS", os.environ) else "hooks_auto_accept"
+        print_note(f"Warning: {setting} still allows every hook command")
+    return 0
+
+
+def _no_such_command(wanted: str | None, configured: Configured) -> str:
+    configured_names = "; ".join(f"{one.name} ({_shown(one.command)})" for one in configured.commands)
+    if not configured_names:
+        return f"no hook commands are configured in {config_path(configured.home)}"
+    return f"{wanted!r} is not a configured hook command; configured: {configured_names}"
+
+
+def _shown(text: str) -> str:
+    return one_line(plain(redact_text(text)))

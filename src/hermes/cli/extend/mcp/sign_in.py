@@ -1,0 +1,43 @@
+"""``hermes mcp login | logout``: the sign-in at an MCP server with a browser."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from hermes.cli.extend.mcp.trial import open_home, show_manifest, try_server
+from hermes.cli.terminal import plain
+from hermes.errors import HermesError
+from hermes.mcp.settings import find_entry
+from hermes.mcp.transport.tokens import forget_tokens
+
+
+def run_login(args: argparse.Namespace) -> int:
+    """Sign in, and show what the server offers then."""
+    home, config = open_home()
+    entry = find_entry(config.mcp_servers, args.name)
+    if not entry.url:
+        raise HermesError(f"{args.name} is a program of this machine; there is nothing to sign in at")
+    forget_tokens(home, args.name)
+    show_manifest(args.name, try_server(home, config, args.name, entry, show_address=_show), entry)
+    print(f"Signed in at {plain(args.name)}.")
+    return 0
+
+
+def run_logout(args: argparse.Namespace) -> int:
+    """Forget the sign-in."""
+    home, config = open_home()
+    find_entry(config.mcp_servers, args.name)
+    was_there = forget_tokens(home, args.name)
+    print(f"Signed out of {plain(args.name)}." if was_there else f"There was no sign-in at {plain(args.name)}.")
+    return 0
+
+
+def _show(address: str) -> None:
+    print(f"Open this URL in a browser on this machine and sign in:\n\n  {plain(address)}\n\nWaiting ...", flush=True)
+    shows_windows = sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    if sys.stdout.isatty() and shows_windows and address.startswith(("http://", "https://")):
+        import webbrowser
+
+        webbrowser.open(address)

@@ -1,0 +1,1 @@
+"""Commands that look at past runs: sessions, traces, recordings, checkpoints, costs and the log."""

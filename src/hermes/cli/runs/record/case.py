@@ -1,0 +1,72 @@
+"""``hermes test``: tests made from recorded runs, run without network and key."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from hermes.cli.chat.signals import cancelled_by_signals
+from hermes.cli.runs.trace.session_argument import open_store, session_named
+from hermes.cli.terminal import plain
+from hermes.config import hermes_home
+from hermes.log import discard_log
+from hermes.scope import Interrupt
+
+_FOLDER = "tests/hermes"
+_EXAMPLES = f"""
+examples:
+  hermes test add 20250301_1412 --name word-count    writes {_FOLDER}/word-count.yaml and its recording
+  hermes test run                                    every test below {_FOLDER}
+  hermes test run --update                           accept changed requests where the expectations hold
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the actions."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    adding = actions.add_parser("add", help="write a test for a session")
+    adding.add_argument("session", nargs="?", metavar="SESSION", help="a session's id (default: the last one)")
+    adding.add_argument("--name", metavar="NAME", default="", help="name of the test (default: the id)")
+    adding.add_argument("--folder", metavar="DIR", default=_FOLDER, help=f"where to write it (default: {_FOLDER})")
+    adding.set_defaults(run_action=_add)
+    running = actions.add_parser("run", help="run tests; exit code 1 when one fails")
+    running.add_argument(
+        "places", nargs="*", metavar="PATH", default=[_FOLDER], help=f"files or folders (default: {_FOLDER})"
+    )
+    running.add_argument("--update", action="store_true", help="accept changed requests where the expectations hold")
+    running.set_defaults(run_action=_run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the chosen action."""
+    return args.run_action(args)
+
+
+def _add(args: argparse.Namespace) -> int:
+    from hermes.record.checks.cases import add_case
+
+    with open_store() as store:
+        path = add_case(store, session_named(store, args.session), Path(args.folder), args.name)
+    print(f"wrote {path} and its recording; edit what it expects")
+    return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    from hermes.record.checks.cases import find_cases, run_case
+
+    discard_log()
+    failed = 0
+    paths, interrupt = find_cases([Path(place) for place in args.places]), Interrupt()
+    for path in paths:
+        with cancelled_by_signals(interrupt):
+            result = run_case(path, hermes_home(), update=args.update, interrupt=interrupt)
+        word = "updated" if result.updated else "passed" if result.passed else "FAILED"
+        print(f"{word}  {path}")
+        for problem in result.problems:
+            for line in problem.splitlines():
+                print(f"  {plain(line)}")
+        failed += not result.passed
+    print(f"{len(paths) - failed} passed, {failed} failed")
+    return 1 if failed else 0

@@ -1,0 +1,148 @@
+"""``hermes trace diff`` and ``hermes trace bisect``: two recorded runs compared, and why they differ."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hermes.cli.chat.signals import cancelled_by_signals
+from hermes.cli.runs.record.source import open_run
+from hermes.cli.terminal import plain, print_json, write_private_file
+from hermes.config import Config, hermes_home
+from hermes.config.load import load_text
+from hermes.errors import HermesError
+from hermes.log import discard_log
+from hermes.scope import Interrupt
+
+if TYPE_CHECKING:
+    from hermes.record.compare import Difference
+    from hermes.record.recording import Recording
+    from hermes.record.totals import Totals
+
+_RUN = "a session's id, its beginning, or a bundle"
+
+
+def configure_diff(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``diff``."""
+    parser.add_argument("before", metavar="A", help=_RUN)
+    parser.add_argument("after", metavar="B", help=_RUN)
+    parser.add_argument("--strict", action="store_true", help="compare versions, plugins and their decisions too")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--html", metavar="FILE", help="write a report that a browser shows")
+    parser.epilog = "Exit codes: 0 the same, 1 different."
+
+
+def run_diff(args: argparse.Namespace) -> int:
+    """Compare two runs."""
+    from hermes.record.compare import compare_recordings
+    from hermes.record.totals import totals_of
+
+    with contextlib.ExitStack() as stack:
+        runs = [stack.enter_context(open_run(name)).recording() for name in (args.before, args.after)]
+    differences = compare_recordings(runs[0], runs[1], strict=args.strict)
+    totals = [totals_of(run) for run in runs]
+    if args.html:
+        write_private_file(Path(args.html), _page(runs, differences, totals))
+    if args.json:
+        print_json({"a": runs[0].id, "b": runs[1].id, "differences": differences, "totals": totals})
+    elif not args.html:
+        _print(runs, differences, totals)
+    return 1 if differences else 0
+
+
+def _print(runs: list[Recording], differences: list[Difference], totals: list[Totals]) -> None:
+    from hermes.record.show import difference_lines
+
+    for difference in differences:
+        for line in difference_lines(difference, names=(runs[0].id, runs[1].id)):
+            print(plain(line))
+    if not differences:
+        print("the same")
+    for name, one, other in _total_rows(totals):
+        if one != other:
+            print(f"{name}: {one} -> {other}")
+
+
+def _total_rows(totals: list[Totals]) -> list[tuple[str, str, str]]:
+    rows: list[tuple[str, str, str]] = []
+    for name in totals[0].__struct_fields__:
+        values = [getattr(one, name) for one in totals]
+        shown = [_shown(value) for value in values]
+        rows.append((name.replace("_", " "), shown[0], shown[1]))
+    return rows
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return "unknown"
+    return f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
+
+
+def _page(runs: list[Recording], differences: list[Difference], totals: list[Totals]) -> str:
+    from hermes.record.html import diff_block, page, table
+    from hermes.record.show import difference_lines
+
+    parts = [table(("", runs[0].id, runs[1].id), _total_rows(totals))]
+    parts += [diff_block(one.place, difference_lines(one)[1:]) for one in differences]
+    return page(f"{len(differences)} differences", parts)
+
+
+# -- bisect ---------------------------------------------------------------------------------------------------------
+
+
+def configure_bisect(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``bisect``."""
+    parser.add_argument("before", metavar="A", help=f"{_RUN}, or a config.yaml")
+    parser.add_argument("after", metavar="B", help=f"{_RUN}, or a config.yaml")
+    parser.add_argument("--run", metavar="SESSION", help="the run to replay (default: A)")
+    parser.epilog = "Exit codes: 0 a setting or plugin was found, 1 none changes the run."
+
+
+def run_bisect(args: argparse.Namespace) -> int:
+    """Find the setting or plugin that changes a run."""
+    from hermes.record.bisect import bisect
+    from hermes.record.replay.replay import ReplayResult, replay
+    from hermes.record.show import difference_lines
+
+    name: str = args.run or args.before
+    if name == args.before and _is_config(name):
+        raise HermesError(f"{name} is a configuration; name the run that is replayed with --run")
+    before, after = _config_of(args.before), _config_of(args.after)
+    discard_log()
+    interrupt = Interrupt()
+    with open_run(name) as source, cancelled_by_signals(interrupt):
+
+        def run(config: Config) -> ReplayResult:
+            return replay(source.store, source.session_id, hermes_home(), config, interrupt=interrupt)
+
+        found = bisect(before, after, run)
+    print(f"{found.changes} settings differ; {found.replays} replays")
+    if found.culprit is None:
+        print("none of them changes the run")
+        return 1
+    print(plain(str(found.culprit)))
+    if found.result is not None and found.result.differences:
+        for line in difference_lines(found.result.differences[0]):
+            print(plain(line))
+    return 0
+
+
+def _is_config(name: str) -> bool:
+    return Path(name).suffix in (".yaml", ".yml") and Path(name).is_file()
+
+
+def _config_of(name: str) -> Config:
+    """The settings in a file, or those that a run was recorded with."""
+    from hermes.record.replay.replay import recorded_config
+
+    if _is_config(name):
+        return load_text(Path(name).read_text("utf-8"), Path(name), {}).config
+    with open_run(name) as source:
+        config = recorded_config(source.recording())
+    if config is None:
+        raise HermesError(f"{name} was recorded without its settings; give a config.yaml instead")
+    return msgspec.convert(msgspec.to_builtins(config), Config)

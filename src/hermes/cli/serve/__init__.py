@@ -1,0 +1,1 @@
+"""Commands that run the agent for others: chat platforms, programs, editors, agents, browsers, schedules, workers."""

@@ -1,0 +1,1 @@
+"""Commands that set the agent up: model, keys, settings, permissions, packages and the database."""
