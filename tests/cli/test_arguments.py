@@ -7,7 +7,8 @@ from typing import cast
 
 import pytest
 
-from hermes.cli.main import COMMANDS, _load, main  # pyright: ignore[reportPrivateUsage]
+from hermes.cli.commands import COMMANDS
+from hermes.cli.main import load_command, main
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def test_a_wrong_argument_is_one_line(capsys: pytest.CaptureFixture[str], line: 
 
 
 def test_every_action_is_described_by_a_sentence_and_every_argument_explained() -> None:
-    parsers = [_load(name)[1] for name in COMMANDS]
+    parsers: list[argparse.ArgumentParser] = [load_command(name)[1] for name in COMMANDS]
     for parser in parsers:
         for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
             if isinstance(action, argparse._SubParsersAction):  # pyright: ignore[reportPrivateUsage]

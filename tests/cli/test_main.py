@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.main import COMMANDS, main
+from hermes.cli.commands import COMMANDS
+from hermes.cli.main import main
 from hermes.log import close_logging, log_path
 from hermes.version import __version__
 
 #: A command as others write them: it tells what it was given, or fails in the way it is asked to.
 COMMAND = """
 import sys
+from hermes.cli.arguments import Argument, Command, flag
 from hermes.errors import HermesError, Interrupted
 
 FAILURES = {
@@ -33,12 +35,6 @@ FAILURES = {
     "say": SystemExit("bye"),
 }
 
-def configure(parser):
-    parser.add_argument("-q", "--query")
-    parser.add_argument("--fail", choices=sorted(FAILURES))
-    parser.add_argument("--verbose", action="store_true")
-    parser.add_argument("--flood", action="store_true")
-
 def run(args):
     if args.fail:
         raise FAILURES[args.fail]
@@ -46,6 +42,16 @@ def run(args):
         print("x" * 1000)
     print(f"query={args.query}")
     return 3
+
+COMMAND = Command(
+    run=run,
+    arguments=(
+        Argument("-q, --query", "the message"),
+        Argument("--fail", "how it fails", choices=sorted(FAILURES)),
+        flag("--verbose", "as others have it"),
+        flag("--flood", "print without end"),
+    ),
+)
 """
 
 
@@ -91,7 +97,7 @@ def test_help_lists_the_commands_without_importing_them() -> None:
         "print([name for name in sys.modules if name.startswith('hermes.cli.')], 'argparse' in sys.modules)"
     )
     lines = hermes(code=code).stdout.splitlines()
-    assert lines[-1] == "['hermes.cli.main'] False"
+    assert lines[-1] == "['hermes.cli.main', 'hermes.cli.commands'] False"
     for name, (_, summary) in COMMANDS.items():
         if name != "chat":
             assert any(line.split(maxsplit=1) == [name, summary] for line in lines)
@@ -235,7 +241,8 @@ def test_a_broken_connection_is_not_taken_for_closed_output(capsys: pytest.Captu
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_output_that_nobody_reads_ends_quietly(unbuffered: str, tmp_path: Path) -> None:
     code = (
-        "import sys; from hermes.cli import main; main.COMMANDS['chat'] = ('probe_command', ''); sys.exit(main.main())"
+        "import sys; from hermes.cli import commands, main; commands.COMMANDS['chat'] = ('probe_command', '');"
+        "sys.exit(main.main())"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code, "--flood"],

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from hermes.cli.main import COMMANDS
+from hermes.cli.commands import COMMANDS
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.tools.builtin import builtin_tools

@@ -12,11 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.cli.arguments import CommandParser
-from hermes.cli.extend.plugins.conformance import configure_test, run_conformance, run_test
+from hermes.cli.main import main
 from hermes.contract.hooks import HOOKS, PAIRS
 from hermes.contract.middleware import MIDDLEWARE
-from hermes.errors import PluginError
 from hermes.testing import EventRecorder
 from hermes.testing.conformance.check import (
     RULES,
@@ -751,9 +749,7 @@ def test_in_a_process_findings_arrive_as_they_are_made(tmp_path: Path) -> None:
 
 
 def command(*arguments: str) -> int:
-    parser = CommandParser()
-    configure_test(parser)
-    return run_test(parser.parse_args(list(arguments)))
+    return main(["plugins", "test", *arguments])
 
 
 def test_the_command_prints_file_and_line(
@@ -778,16 +774,15 @@ def test_the_command_speaks_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_the_command_finds_an_installed_plugin(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(home / "plugins" / "mine", "def register(ctx): pass", "name: mine\n")
-    assert run_conformance("mine") == 0
+    assert command("mine") == 0
     assert "mine: conforms to the contract (" in capsys.readouterr().out
-    with pytest.raises(PluginError, match=r"there is no plugin 'min'; did you mean 'mine'\?"):
-        run_conformance("min")
+    assert command("min") == 1
+    assert "there is no plugin 'min'; did you mean 'mine'?" in capsys.readouterr().err
 
 
 def test_the_command_refuses_what_is_no_plugin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file.txt").write_text("")
-    with pytest.raises(PluginError, match="is not a plugin; give the folder"):
-        run_conformance(str(tmp_path / "file.txt"))
-    with pytest.raises(SystemExit):
-        command(str(tmp_path), "--deadline", "0")
+    assert command(str(tmp_path / "file.txt")) == 1
+    assert "is not a plugin; give the folder" in capsys.readouterr().err
+    assert command(str(tmp_path), "--deadline", "0") == 2
     assert "--deadline" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from hermes.config import LoadedConfig
@@ -28,3 +29,19 @@ def open_home(*, verbose: bool = False, ignore_user: bool = False) -> tuple[Path
     setup_logging(home, verbose=verbose, redactor=redactor)
     loaded = load_config(home, ignore_user=ignore_user)
     return home, redactor, replace(loaded, warnings=[*warnings, *loaded.warnings])
+
+
+def home_with_variables() -> Path:
+    """The home, with the variables of its ``.env`` in the environment."""
+    from hermes.config import apply_env, hermes_home, load_env_file
+
+    home = hermes_home()
+    apply_env(load_env_file(home))
+    return home
+
+
+def opened_home(_args: object) -> AbstractContextManager[Path]:
+    """For commands whose actions get the home, with the variables of its ``.env`` in the environment."""
+    from contextlib import nullcontext
+
+    return nullcontext(home_with_variables())

@@ -1,10 +1,11 @@
-"""Argument parser of every command, and the types of arguments that several commands share."""
+"""Commands declared as data, the parser that is made of them, and the arguments that several commands share."""
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hermes.cli.terminal import print_error, terminal_width
@@ -26,9 +27,143 @@ _OTHER_WORDS = {
 }
 
 if TYPE_CHECKING:
+    from hermes.cli.report import Report
+
     _SubParsersAction = argparse._SubParsersAction[argparse.ArgumentParser]  # pyright: ignore[reportPrivateUsage]
 else:
     _SubParsersAction = argparse._SubParsersAction
+
+
+class Argument:
+    """An option or a positional argument, written as the help shows it: ``-o, --output FILE``, or ``name NAME``."""
+
+    def __init__(self, spec: str, help: str, **options: Any) -> None:  # noqa: A002  (as argparse calls it)
+        *others, last = spec.split(", ")
+        last, _, metavar = last.partition(" ")
+        self._names = (*others, last)
+        self._options = {"metavar": metavar, "help": help, **options} if metavar else {"help": help, **options}
+
+    def add_to(self, parser: Any) -> None:
+        """Declare it."""
+        parser.add_argument(*self._names, **self._options)
+
+
+class OneOf:
+    """Arguments that exclude each other."""
+
+    def __init__(self, *arguments: Argument, required: bool = False) -> None:
+        self._arguments, self._required = arguments, required
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Declare them."""
+        group = parser.add_mutually_exclusive_group(required=self._required)
+        for argument in self._arguments:
+            argument.add_to(group)
+
+
+def flag(spec: str, help: str, **options: Any) -> Argument:  # noqa: A002
+    """An option that is given or not."""
+    return Argument(spec, help, action="store_true", **options)
+
+
+def repeatable(spec: str, help: str, **options: Any) -> Argument:  # noqa: A002
+    """An option that may be given several times: a list."""
+    return Argument(spec, help, action="append", default=[], **options)
+
+
+class Action:
+    """One of the things that a command does: ``hermes COMMAND NAME``."""
+
+    def __init__(
+        self,
+        name: str,
+        #: Gets the arguments and, where the command opens something, that. As text, ``module:function`` below
+        #: ``hermes.cli``, it is imported when it is called. Its result is a report, an exit code, or nothing.
+        run: Callable[..., Report | int | None] | str,
+        help: str,  # noqa: A002  (as argparse calls it)
+        *arguments: Argument | OneOf,
+        aliases: tuple[str, ...] = (),
+        epilog: str = "",
+        #: What the arguments hold beside what is given.
+        defaults: Mapping[str, Any] | None = None,
+        #: For an action that has actions itself.
+        actions: tuple[Action, ...] = (),
+    ) -> None:
+        self.name, self.run, self.help, self.arguments = name, run, help, arguments
+        self.aliases, self.epilog, self.defaults, self.actions = aliases, epilog, defaults or {}, actions
+
+
+class Command:
+    """What a command declares: its actions, or the function that runs it without one, and its arguments."""
+
+    def __init__(
+        self,
+        *,
+        actions: tuple[Action, ...] = (),
+        #: The action that is meant when none is given.
+        default: str = "",
+        run: Callable[..., Report | int | None] | str = "",
+        arguments: tuple[Argument | OneOf, ...] = (),
+        epilog: str = "",
+        #: Opens what every action uses, and closes it afterwards.
+        opened: Callable[[Any], AbstractContextManager[Any]] | None = None,
+    ) -> None:
+        self.actions, self.default, self.run = actions, default, run
+        self.arguments, self.epilog, self.opened = arguments, epilog, opened
+
+
+def make_parser(command: Command, prog: str, summary: str) -> CommandParser:
+    """The parser of a command."""
+    parser = CommandParser(prog=prog, description=summary)
+    parser.set_defaults(run_action=command.run)
+    _declare(parser, command.arguments, command.epilog)
+    if command.actions:
+        made = _add_actions(parser, command.actions, is_needed=not (command.default or command.run))
+        if command.default:
+            parser.set_defaults(**vars(made[command.default].parse_args([])))
+    return parser
+
+
+def _add_actions(
+    parser: CommandParser, actions: Iterable[Action], *, is_needed: bool
+) -> dict[str, argparse.ArgumentParser]:
+    listed = parser.add_subparsers(metavar="ACTION", required=is_needed)
+    for action in actions:
+        made = listed.add_parser(action.name, help=action.help, aliases=action.aliases)
+        made.set_defaults(run_action=action.run, **action.defaults)
+        _declare(made, action.arguments, action.epilog)
+        if action.actions:
+            _add_actions(made, action.actions, is_needed=True)
+    return listed.choices
+
+
+def _declare(parser: argparse.ArgumentParser, arguments: Iterable[Argument | OneOf], epilog: str) -> None:
+    parser.epilog = epilog or None
+    if "\n" in epilog:
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    for argument in arguments:
+        argument.add_to(parser)
+
+
+def execute(command: Command, args: argparse.Namespace) -> int:
+    """Run what the arguments ask for, print its report, and return the exit code."""
+    run = args.run_action
+    if isinstance(run, str):
+        from importlib import import_module
+
+        module, _, name = run.partition(":")
+        run = getattr(import_module(f"hermes.cli.{module}"), name)
+    if command.opened is None:
+        return _concluded(run(args), args)
+    with command.opened(args) as opened:
+        return _concluded(run(args, opened), args)
+
+
+def _concluded(result: Report | int | None, args: argparse.Namespace) -> int:
+    if result is None or isinstance(result, int):
+        return result or 0
+    result.show(as_json=getattr(args, "json", False))
+    return result.code
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -44,7 +179,15 @@ class CommandParser(argparse.ArgumentParser):
 
         Sub-commands are parsed by this method too, so that the error names theirs.
         """
-        found, unknown = super().parse_known_args(args, namespace)
+        words: list[str] | None = None if args is None else list(args)
+        line: list[str] = []
+        # A parser with a line takes the words behind -- as they are: a command line of another program.
+        if words is not None and "--" in words and self.get_default("line") is not None:
+            at = words.index("--")
+            words, line = words[:at], words[at + 1 :]
+        found, unknown = super().parse_known_args(words, namespace)
+        if line:
+            found.line = line
         option = next((word for word in unknown if word.startswith("-")), None)
         if option is not None:
             hint = _suggestion(option.partition("=")[0], self._option_string_actions, otherwise="")
@@ -121,6 +264,17 @@ def _whole_number(text: str, least: int) -> int:
     return int(text)
 
 
+def seconds(text: str) -> float:
+    """A duration in seconds, above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"found {text!r}; a number of seconds above 0 is expected")
+    return value
+
+
 def moment(text: str) -> float:
     """A time in the past: a duration such as ``7d``, a date, or ``all`` for the beginning."""
     if text == "all":
@@ -135,3 +289,17 @@ def moment(text: str) -> float:
     except (ValueError, OverflowError, OSError):
         allowed = "a duration such as 12h, 7d or 4w, a date such as 2026-11-01, or all"
         raise argparse.ArgumentTypeError(f"found {text!r}; allowed: {allowed}") from None
+
+
+JSON = flag("--json", "print one JSON document")
+VERBOSE = flag("-v, --verbose", "show the log on stderr")
+PLUGIN = repeatable("--plugin KEY", "load this plugin too (repeatable)")
+#: Which model answers, for commands that serve.
+MODEL = (
+    Argument("--provider", "provider to use instead of the configured one", default=""),
+    Argument("-m, --model", "model to use instead of the configured one", default=""),
+)
+SINCE = Argument(
+    "--since WHEN", "start, such as 12h, 7d, 4w or a date, or 'all' (default: 30d)", type=moment, default="30d"
+)
+HOST = Argument("--host", "address to listen on (default: 127.0.0.1); any other needs tokens", default="127.0.0.1")

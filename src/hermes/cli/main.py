@@ -6,62 +6,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-    from types import ModuleType
-
-#: Command -> (module, one line of help). A module has ``configure(parser)`` and ``run(args) -> int``.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "chat": ("hermes.cli.chat.command", "Chat with the model (the default command)."),
-    "sessions": ("hermes.cli.runs.sessions.command", "List, show, search, export, rename and delete sessions."),
-    "checkpoints": ("hermes.cli.runs.checkpoints", "List, show and restore files as they were before a turn."),
-    "trace": ("hermes.cli.runs.trace.command", "List, draw, export, follow and verify past runs."),
-    "replay": (
-        "hermes.cli.runs.record.replay",
-        "Run a recorded session again, without network, and show what differs.",
-    ),
-    "fork": ("hermes.cli.runs.record.fork", "Continue a recorded session differently, from one of its steps on."),
-    "audit": ("hermes.cli.runs.record.audit", "Seal sessions with an SSH key, export and verify them as evidence."),
-    "test": ("hermes.cli.runs.record.case", "Turn recorded runs into tests, and run them without network or key."),
-    "eval": ("hermes.cli.runs.record.evaluate", "Run a dataset with several models and score the answers."),
-    "policy": ("hermes.cli.runs.record.policy", "Judge recorded tool calls by other rules or a plugin."),
-    "plugins": ("hermes.cli.extend.plugins.command", "List, enable, install, check and create plugins."),
-    "skills": ("hermes.cli.extend.skills.command", "List, add, check and remove skills."),
-    "hooks": (
-        "hermes.cli.extend.hooks.command",
-        "List, test, accept and revoke hook commands; print the hook contract.",
-    ),
-    "approvals": ("hermes.cli.setup.approvals", "Show, explain and revoke allowed commands."),
-    "usage": ("hermes.cli.runs.usage", "Show token use and cost."),
-    "model": ("hermes.cli.setup.model.command", "Show, list, set and test the model."),
-    "auth": ("hermes.cli.setup.auth.command", "Add, list and remove API keys and sign-ins."),
-    "local": ("hermes.cli.setup.local", "Install, show and remove the embedded model, which needs no key."),
-    "a2a": ("hermes.cli.serve.a2a.command", "Serve this agent to other agents, and call them."),
-    "api": ("hermes.cli.serve.api", "Serve this agent to programs that use OpenAI's API."),
-    "gateway": ("hermes.cli.serve.gateway.command", "Run this agent on chat platforms; let users in."),
-    "serve": (
-        "hermes.cli.serve.cluster.serve",
-        "Start and supervise the processes of serve.commands: servers and workers.",
-    ),
-    "worker": ("hermes.cli.serve.cluster.worker", "Run turns that others submit, beside other workers (PostgreSQL)."),
-    "workers": ("hermes.cli.serve.cluster.workers", "List, drain and evict the workers of a cluster."),
-    "mcp": ("hermes.cli.extend.mcp.command", "Add, list, test and configure MCP servers; serve this agent as one."),
-    "acp": ("hermes.cli.serve.acp", "Serve this agent to an editor, over the Agent Client Protocol."),
-    "web": ("hermes.cli.serve.web", "Show sessions, timelines, approvals and costs in a browser, and chat there."),
-    "cron": ("hermes.cli.serve.cron", "Run prompts at set times: add, list, change and run schedules."),
-    "memory": ("hermes.cli.setup.memory", "Show the notes and the memory provider in use; choose another."),
-    "trust": ("hermes.cli.setup.trust", "List, add and remove the project folders that you trust."),
-    "install": (
-        "hermes.cli.setup.install",
-        "Install what an extra needs, such as a2a or otel, into this environment.",
-    ),
-    "config": ("hermes.cli.setup.config", "Show and change the configuration."),
-    "db": ("hermes.cli.setup.db", "Show, migrate and copy the journal: a file of the home, or PostgreSQL."),
-    "logs": ("hermes.cli.runs.logs", "Show or follow the log."),
-    "doctor": ("hermes.cli.doctor.command", "Check the setup and suggest fixes."),
-    "completion": ("hermes.cli.setup.completion", "Print a completion script for bash, zsh or fish."),
-}
-
-DEFAULT_COMMAND = "chat"
+    from hermes.cli.arguments import Command, CommandParser
 
 #: More than a prompt or one answer allocates until it is there. Nearly all of it are modules, which stay.
 _START_UP_OBJECTS = 120_000
@@ -149,6 +94,8 @@ def _prepare_output() -> None:
 
 
 def _run(arguments: list[str]) -> int:
+    from hermes.cli.commands import COMMANDS, DEFAULT_COMMAND
+
     if arguments and arguments[0] in ("--help", "-h"):
         return _run_help([])
     # A command is one word, so a text with a blank is a message.
@@ -163,29 +110,34 @@ def _run(arguments: list[str]) -> int:
 
 
 def _run_command(name: str, arguments: list[str]) -> int:
-    module, parser = _load(name)
+    from hermes.cli.arguments import execute
+    from hermes.cli.commands import DEFAULT_COMMAND
+
+    command, parser = load_command(name)
     args = parser.parse_args(arguments)
     if name == DEFAULT_COMMAND:  # draws for itself
-        return module.run(args)
+        return execute(command, args)
     from hermes.cli.terminal import wrapped_output
 
     with wrapped_output():
-        return module.run(args)
+        return execute(command, args)
 
 
-def _load(name: str) -> tuple[ModuleType, argparse.ArgumentParser]:
+def load_command(name: str) -> tuple[Command, CommandParser]:
+    """What a command declares, and the parser that is made of it. Imports the module of that command alone."""
     from importlib import import_module
 
-    from hermes.cli.arguments import CommandParser
+    from hermes.cli.arguments import make_parser
+    from hermes.cli.commands import COMMANDS
 
-    module_name, summary = COMMANDS[name]
-    module = import_module(module_name)
-    parser = CommandParser(prog=f"hermes {name}", description=summary)
-    module.configure(parser)
-    return module, parser
+    module, summary = COMMANDS[name]
+    command: Command = import_module(module, "hermes.cli").COMMAND
+    return command, make_parser(command, f"hermes {name}", summary)
 
 
 def _run_help(names: list[str]) -> int:
+    from hermes.cli.commands import COMMANDS
+
     if not names or names[0].startswith("-"):
         return _print_help()
     if names[0] not in COMMANDS:
@@ -210,10 +162,14 @@ def _print_help() -> int:
 
 
 def _write_help() -> int:
+    from hermes.cli.commands import COMMANDS, GROUPS
+
     width = max(map(len, COMMANDS))
-    print("usage: hermes [command] [options]\n       hermes 'a message'\n\ncommands:")
-    for name, (_, summary) in COMMANDS.items():
-        print(f"  {name:<{width}}  {summary}")
+    print("usage: hermes [command] [options]\n       hermes 'a message'")
+    for heading, commands in GROUPS.items():
+        print(f"\n{heading}:")
+        for name, (_, summary) in commands.items():
+            print(f"  {name:<{width}}  {summary}")
     print(
         "\n'hermes' without a command is 'hermes chat'."
         "\n'hermes help COMMAND' explains one command; 'hermes --version' prints the version."
@@ -223,6 +179,7 @@ def _write_help() -> int:
 
 
 def _unknown_command(name: str, added: list[str]) -> int:
+    from hermes.cli.commands import COMMANDS
     from hermes.cli.terminal import plain, print_error
     from hermes.contract.commands import COMMAND_NAMES
     from hermes.errors import did_you_mean

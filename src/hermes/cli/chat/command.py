@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.cli import open_home
-from hermes.cli.arguments import positive_number
+from hermes.cli.arguments import MODEL, VERBOSE, Argument, Command, OneOf, flag, positive_number, repeatable
 from hermes.cli.chat.message import read_message
 from hermes.cli.chat.output import JsonOutput, Output, QuietOutput, StreamJsonOutput, TextOutput, reserved
 from hermes.cli.chat.signals import cancelled_by_signals
@@ -62,64 +62,7 @@ if TYPE_CHECKING:
 CHOOSE = "?"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("message", nargs="*", metavar="TEXT", help="the message; without one, an interactive prompt")
-    add(
-        *("-q", "--query", "-p", "--prompt"),
-        metavar="TEXT",
-        help="the message as an option; '-' reads it from stdin, otherwise piped text is added to it",
-    )
-    add("--system", metavar="TEXT", help="instructions for this run instead of agent.system_prompt; @FILE reads a file")
-    add("--image", metavar="PATH", action="append", default=[], help="attach an image (repeatable)")
-    add("--provider", default="", help="provider to use instead of the configured one")
-    add("-m", "--model", default="", help="model to use instead of the configured one")
-    add("-t", "--toolsets", metavar="A,B", type=_names, default=[], help="toolsets to enable, separated by commas")
-    add("--allowed-tools", metavar="A,B", type=_names, default=[], help="offer only these tools; 'read_*' is a pattern")
-    add("--max-turns", metavar="N", type=positive_number, help="maximum number of model calls for this message")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--resume",
-        metavar="ID",
-        nargs="?",
-        const=CHOOSE,
-        type=_not_empty,
-        help="continue that session, or choose one at a prompt; without a message and a terminal, finish its last turn",
-    )
-    which.add_argument(
-        *("-c", "--continue"), dest="continue_last", action="store_true", help="continue the last session"
-    )
-    add("--plugin", metavar="KEY", action="append", default=[], help="also load this plugin (repeatable)")
-    add("--on-workers", action="store_true", help="have a worker of the cluster run it, in this folder on its machine")
-    asking = parser.add_mutually_exclusive_group()
-    asking.add_argument(
-        "--mode",
-        choices=tuple(MODES),
-        help="what runs without asking; docs/approvals.md explains the modes (default: approvals.permission_mode)",
-    )
-    asking.add_argument("--yolo", action="store_true", help="skip all approval questions; the same as --mode yolo")
-    add("--accept-hooks", action="store_true", help="run the configured hook commands without asking")
-    add(
-        *("--ignore-user-config", "--ignore_user_config"),
-        action="store_true",
-        help="use only built-in settings, and only plugins given with --plugin",
-    )
-    style = parser.add_mutually_exclusive_group()
-    style.add_argument("-Q", "--quiet", action="store_true", help="print only the answer")
-    style.add_argument("--json", action="store_true", help="print one JSON document when done")
-    style.add_argument("--stream-json", action="store_true", help="print events as JSON lines as they happen")
-    add("--raw", action="store_true", help="keep escape sequences in the answer when it goes to a pipe or a file")
-    add("--output-schema", metavar="FILE", help="the answer is JSON that fits the JSON schema in FILE")
-    add("-v", "--verbose", action="store_true", help="show the log on stderr")
-    add("-V", "--version", action="version", version=f"hermes {__version__}", help="print the version and exit")
-    parser.epilog = (
-        "Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 budget used up, 4 answer incomplete, 130 interrupted, "
-        "141 output closed, 143 terminated. "
-        "Example: hermes 'What is in this folder?' --toolsets file"
-    )
-
-
-def run(args: argparse.Namespace) -> int:
+def run_chat(args: argparse.Namespace) -> int:
     home, redactor, loaded = open_home(verbose=args.verbose, ignore_user=args.ignore_user_config)
     message = read_message(args)
     output_format = _output_format(args, message)
@@ -480,3 +423,52 @@ def _not_empty(text: str) -> str:
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in _not_empty(text).split(",") if name.strip()]
+
+
+_QUERY = "the message as an option; '-' reads it from stdin, otherwise piped text is added to it"
+_RESUME = "continue that session, or choose one at a prompt; without a message and a terminal, finish its last turn"
+_MODE = "what runs without asking; docs/approvals.md explains the modes (default: approvals.permission_mode)"
+_SYSTEM = "instructions for this run instead of agent.system_prompt; @FILE reads a file"
+_TOOLSETS = "toolsets to enable, separated by commas"
+_TOOLS = "offer only these tools; 'read_*' is a pattern"
+_ISOLATED = "use only built-in settings, and only plugins given with --plugin"
+
+COMMAND = Command(
+    run=run_chat,
+    arguments=(
+        Argument("message TEXT", "the message; without one, an interactive prompt", nargs="*"),
+        Argument("-q, --query, -p, --prompt TEXT", _QUERY),
+        Argument("--system TEXT", _SYSTEM),
+        repeatable("--image PATH", "attach an image (repeatable)"),
+        *MODEL,
+        Argument("-t, --toolsets A,B", _TOOLSETS, type=_names, default=[]),
+        Argument("--allowed-tools A,B", _TOOLS, type=_names, default=[]),
+        Argument("--max-turns N", "maximum number of model calls for this message", type=positive_number),
+        OneOf(
+            Argument("--resume ID", _RESUME, nargs="?", const=CHOOSE, type=_not_empty),
+            flag("-c, --continue", "continue the last session", dest="continue_last"),
+        ),
+        repeatable("--plugin KEY", "also load this plugin (repeatable)"),
+        flag("--on-workers", "have a worker of the cluster run it, in this folder on its machine"),
+        OneOf(
+            Argument("--mode", _MODE, choices=tuple(MODES)),
+            flag("--yolo", "skip all approval questions; the same as --mode yolo"),
+        ),
+        flag("--accept-hooks", "run the configured hook commands without asking"),
+        flag("--ignore-user-config, --ignore_user_config", _ISOLATED),
+        OneOf(
+            flag("-Q, --quiet", "print only the answer"),
+            flag("--json", "print one JSON document when done"),
+            flag("--stream-json", "print events as JSON lines as they happen"),
+        ),
+        flag("--raw", "keep escape sequences in the answer when it goes to a pipe or a file"),
+        Argument("--output-schema FILE", "the answer is JSON that fits the JSON schema in FILE"),
+        VERBOSE,
+        Argument("-V, --version", "print the version and exit", action="version", version=f"hermes {__version__}"),
+    ),
+    epilog=(
+        "Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 budget used up, 4 answer incomplete, 130 interrupted, "
+        "141 output closed, 143 terminated. "
+        "Example: hermes 'What is in this folder?' --toolsets file"
+    ),
+)

@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from hermes.cli.arguments import JSON, Argument, Command, flag
 from hermes.cli.doctor import cluster, configuration, journal, model, platforms, plugins, schedules, system, tools
 from hermes.cli.doctor.check import TOTAL_SECONDS, Check, run_check
 from hermes.cli.doctor.installation import Installation
 from hermes.cli.doctor.report import DoctorReport, GroupResults, print_group, print_summary
-from hermes.cli.terminal import print_error
+from hermes.cli.terminal import print_error, print_json
 from hermes.config import hermes_home
 from hermes.errors import did_you_mean
 
@@ -93,17 +94,7 @@ GROUPS: dict[str, CheckGroup] = {
 }
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"check only these: {', '.join(GROUPS)}")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--offline", action="store_true", help="send nothing over the network")
-    parser.add_argument("--fix", action="store_true", help="repair what needs no decision from you")
-    parser.add_argument("--load", action="store_true", help="also load every enabled plugin, in a process of its own")
-    parser.epilog = "Exit codes: 0 nothing is broken (warnings are possible), 1 something is broken, 2 wrong usage."
-
-
-def run(args: argparse.Namespace) -> int:
+def _check_all(args: argparse.Namespace) -> int:
     """Run the checks and print the report."""
     unknown = [name for name in args.groups if name not in GROUPS]
     if unknown:
@@ -119,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.json:
             print_group(group)
     if args.json:
-        print(report.json())
+        print_json(report.document())
     else:
         print_summary(report)
     return 0 if report.ok else 1
@@ -133,3 +124,16 @@ def run_checks(installation: Installation, names: Collection[str] = ()) -> Itera
             continue
         results = [result for check in group.checks for result in run_check(check, installation, until)]
         yield GroupResults(name, group.title, results)
+
+
+COMMAND = Command(
+    run=_check_all,
+    arguments=(
+        Argument("groups GROUP", f"check only these: {', '.join(GROUPS)}", nargs="*"),
+        JSON,
+        flag("--offline", "send nothing over the network"),
+        flag("--fix", "repair what needs no decision from you"),
+        flag("--load", "also load every enabled plugin, in a process of its own"),
+    ),
+    epilog="Exit codes: 0 nothing is broken (warnings are possible), 1 something is broken, 2 wrong usage.",
+)

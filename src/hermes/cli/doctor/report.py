@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import msgspec
 from msgspec import Struct
 
 from hermes.cli.doctor.check import CheckResult, Status
@@ -55,9 +54,9 @@ class DoctorReport:
         """How many results ``--fix`` would repair."""
         return sum(result.fixable for result in self._results())
 
-    def json(self) -> str:
+    def document(self) -> dict[str, object]:
         """The report as one document."""
-        document = {
+        return {
             "ok": self.ok,
             "version": __version__,
             "home": self.home,
@@ -66,7 +65,6 @@ class DoctorReport:
             "fixed": sum(result.fixed for result in self._results()),
             "groups": self.groups,
         }
-        return msgspec.json.format(msgspec.json.encode(document)).decode()
 
     def _results(self) -> Iterator[CheckResult]:
         return (result for group in self.groups for result in group.checks)

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
-from hermes.cli.arguments import count
+from hermes.cli.arguments import Argument, Command, count, flag
 from hermes.config import hermes_home
 from hermes.log import BACKUPS, LEVELS, log_path, rotated
 
@@ -21,16 +21,7 @@ _POLL_SECONDS = 0.2
 Filter = Callable[[str], bool]
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
-    parser.add_argument("-n", "--lines", type=count, default=50, metavar="N", help="lines to start with (default: 50)")
-    parser.add_argument("--level", type=_level, metavar="L", help=f"this level and above: {', '.join(LEVELS)}")
-    parser.add_argument("--session", metavar="ID", help="only lines of this session")
-    parser.add_argument("--turn", metavar="ID", help="only lines written during this turn")
-
-
-def run(args: argparse.Namespace) -> int:
+def _print_log(args: argparse.Namespace) -> None:
     """Print the end of the log and, when asked, follow it until interrupted."""
     path = log_path(hermes_home())
     wanted = _make_filter(args.level, args.session, args.turn)
@@ -45,7 +36,6 @@ def run(args: argparse.Namespace) -> int:
                     print(line)
     if not path.exists():
         print(f"the log is empty; it will be {path}", file=sys.stderr)
-    return 0
 
 
 class Follower:
@@ -135,3 +125,15 @@ def _level(text: str) -> str:
     if text.upper() not in LEVELS:
         raise argparse.ArgumentTypeError(f"found {text!r}; allowed: {', '.join(LEVELS)}")
     return text.upper()
+
+
+COMMAND = Command(
+    run=_print_log,
+    arguments=(
+        flag("-f, --follow", "keep printing new lines"),
+        Argument("-n, --lines N", "lines to start with (default: 50)", type=count, default=50),
+        Argument("--level L", f"this level and above: {', '.join(LEVELS)}", type=_level),
+        Argument("--session ID", "only lines of this session"),
+        Argument("--turn ID", "only lines written during this turn"),
+    ),
+)

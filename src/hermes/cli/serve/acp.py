@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.cli.arguments import PLUGIN, Argument, Command, flag
+
 if TYPE_CHECKING:
     from hermes.host import Host
 
@@ -18,20 +20,7 @@ Zed: put this into settings.json
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    parser.add_argument("-m", "--model", default="", metavar="NAME", help="model to use")
-    parser.add_argument("--provider", default="", metavar="NAME", help="provider to use")
-    parser.add_argument("-t", "--toolsets", default=None, metavar="A,B", help="toolsets to offer")
-    parser.add_argument(
-        "--plugin", action="append", default=[], metavar="KEY", help="load this plugin too (repeatable)"
-    )
-    parser.add_argument("-v", "--verbose", action="store_true", help="print the log on standard error")
-
-
-def run(args: argparse.Namespace) -> int:
+def _serve(args: argparse.Namespace) -> int:
     """Serve the editor at the other end of standard input and output."""
     from hermes.acp.server import AcpServer
 
@@ -67,3 +56,16 @@ def _host(args: argparse.Namespace, cwd: Path) -> Host:
     host = Host(home, loaded.config, options, cwd=cwd, redactor=redactor)
     print_warnings((*loaded.warnings, *host.notices), redactor.redact)
     return host
+
+
+COMMAND = Command(
+    run=_serve,
+    arguments=(
+        Argument("-m, --model NAME", "model to use", default=""),
+        Argument("--provider NAME", "provider to use", default=""),
+        Argument("-t, --toolsets A,B", "toolsets to offer", default=None),
+        PLUGIN,
+        flag("-v, --verbose", "print the log on standard error"),
+    ),
+    epilog=_EXAMPLES,
+)

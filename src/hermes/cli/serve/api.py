@@ -6,7 +6,7 @@ import argparse
 import os
 
 from hermes.cli import open_home
-from hermes.cli.arguments import port_number
+from hermes.cli.arguments import PLUGIN, VERBOSE, Argument, Command, port_number
 from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import print_note, print_warnings
 
@@ -17,20 +17,7 @@ examples:
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    add = parser.add_argument
-    add("--host", help="address to listen on; one that other machines can reach needs a key (default: 127.0.0.1)")
-    add("--port", type=port_number, metavar="N", help="port to listen on; 0 is any free one (default: 8642)")
-    add("--provider", default="", help="provider of the model")
-    add("-m", "--model", default="", help="model that answers")
-    add("--plugin", metavar="KEY", action="append", default=[], help="load this plugin too (repeatable)")
-    add("-v", "--verbose", action="store_true", help="show the log on stderr")
-
-
-def run(args: argparse.Namespace) -> int:
+def _serve(args: argparse.Namespace) -> None:
     """Serve until SIGTERM or Ctrl-C. The first line on stdout is the base URL for clients."""
     from hermes.http_server.listen_address import ListenAddress, check_listen_address
     from hermes.http_server.principals import API_KEY_VARIABLE, read_principals
@@ -60,4 +47,20 @@ def run(args: argparse.Namespace) -> int:
         check_provider(host)
         print_warnings((*loaded.warnings, *host.notices, *missing_workers(host)), redactor.redact)
         serve(host, address, principals, lambda url: print(url, flush=True), print_note)
-    return 0
+
+
+_HOST = "address to listen on; one that other machines can reach needs a key (default: 127.0.0.1)"
+_PORT = "port to listen on; 0 is any free one (default: 8642)"
+
+COMMAND = Command(
+    run=_serve,
+    arguments=(
+        Argument("--host", _HOST),
+        Argument("--port N", _PORT, type=port_number),
+        Argument("--provider", "provider of the model", default=""),
+        Argument("-m, --model", "model that answers", default=""),
+        PLUGIN,
+        VERBOSE,
+    ),
+    epilog=_EXAMPLES,
+)

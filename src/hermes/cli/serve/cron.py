@@ -7,25 +7,18 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict, replace
 
-from hermes.cli.arguments import positive_number
-from hermes.cli.terminal import (
-    one_line,
-    plain,
-    print_data,
-    print_error,
-    print_json,
-    print_note,
-    print_warnings,
-    terminal_width,
-)
-from hermes.commands.text import columns, duration, plural
-from hermes.config import Config, apply_env, hermes_home, load_config, load_env_file
+from hermes.cli import opened_home
+from hermes.cli.arguments import JSON, Action, Argument, Command, flag, positive_number
+from hermes.cli.report import Report, table
+from hermes.cli.terminal import one_line, print_data, print_error, print_json, print_note, print_warnings
+from hermes.commands.text import duration, plural
+from hermes.config import Config, load_config
 from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError
 from hermes.journal.store.port import home_store
@@ -52,76 +45,6 @@ examples:
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the sub-commands."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    parser.set_defaults(action=_list, json=False, all=False)
-    actions = parser.add_subparsers(metavar="ACTION")
-    add = _sub(actions, "add", _add, "make a schedule", aliases=["create"])
-    add.add_argument("when", metavar="WHEN", help="when it fires")
-    add.add_argument(
-        "prompt", metavar="PROMPT", help="the message that the agent gets each time; - reads it from the input"
-    )
-    _fields(add)
-    listed = _sub(actions, "list", _list, "list the schedules (the default)", aliases=["ls"])
-    listed.add_argument("--all", action="store_true", help="show those that are over, too")
-    show = _sub(actions, "show", _show, "show a schedule and its last runs")
-    edit = _sub(actions, "edit", _edit, "change a schedule")
-    run = _sub(actions, "run", _run_now, "run a schedule now and print the answer")
-    pause = _sub(actions, "pause", _pause, "stop a schedule until it is resumed")
-    pause.add_argument("--reason", default="", metavar="TEXT", help="why")
-    resume = _sub(actions, "resume", _resume, "start a paused schedule again")
-    remove = _sub(actions, "remove", _remove, "delete a schedule; its sessions stay", aliases=["rm"])
-    for action in (show, edit, run, pause, resume, remove):
-        action.add_argument("id", metavar="ID", help="the schedule")
-    edit.add_argument("--when", metavar="WHEN", help="when it fires")
-    edit.add_argument("--prompt", metavar="TEXT", help="the message that the agent gets each time")
-    _fields(edit)
-    history = _sub(actions, "history", _history, "list past runs")
-    history.add_argument("id", nargs="?", metavar="ID", help="only those of this schedule")
-    history.add_argument("--limit", type=positive_number, default=20, metavar="N", help="show at most N (default: 20)")
-    preview = _sub(actions, "next", _next, "print the next times of a schedule or of WHEN")
-    preview.add_argument("when", metavar="WHEN", help="as in 'add', or the id of a schedule")
-    preview.add_argument("--tz", metavar="ZONE", help="time zone (cron.timezone, or that of the machine)")
-    preview.add_argument("--count", type=positive_number, default=5, metavar="N", help="how many (default: 5)")
-    _sub(actions, "tick", _tick, "run what is due now and end: for system cron and systemd timers")
-    _sub(actions, "daemon", _daemon, "run what is due until it is stopped; 'hermes gateway run' does so too")
-
-
-def _sub(
-    actions: Any, name: str, action: Any, summary: str, aliases: list[str] | None = None
-) -> argparse.ArgumentParser:
-    made = actions.add_parser(name, help=summary, description=summary, aliases=aliases or [])
-    made.set_defaults(action=action)
-    if name not in ("daemon",):
-        made.add_argument("--json", action="store_true", help="print JSON")
-    return made
-
-
-def _fields(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--name", metavar="NAME", help="a short name; default: the beginning of the prompt")
-    parser.add_argument("--tz", metavar="ZONE", help="time zone, such as Europe/Berlin (cron.timezone)")
-    parser.add_argument(
-        "--deliver", metavar="WHERE", help="none, file:PATH (with %%Y-%%m-%%d), PLATFORM or PLATFORM:CHAT"
-    )
-    parser.add_argument("--cwd", metavar="FOLDER", help="where it works; default: here")
-    parser.add_argument("--provider", metavar="NAME", help="provider of the model")
-    parser.add_argument("--model", metavar="NAME", help="model")
-    parser.add_argument("--missed", choices=("once", "skip"), help="what to do about missed runs (cron.missed)")
-    parser.add_argument(
-        "--overlap", choices=("skip", "queue"), help="what to do while the previous run still works (cron.overlap)"
-    )
-    parser.add_argument("--times", type=positive_number, metavar="N", help="end after this many runs")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Do what was asked for."""
-    home = hermes_home()
-    apply_env(load_env_file(home))
-    return args.action(args, home)
-
-
 @contextlib.contextmanager
 def _opened(home: Path) -> Generator[Schedules]:
     with contextlib.closing(home_store(home)) as store:
@@ -131,7 +54,7 @@ def _opened(home: Path) -> Generator[Schedules]:
 # -- making and changing --------------------------------------------------------------------------------------------
 
 
-def _add(args: argparse.Namespace, home: Path) -> int:
+def _add(args: argparse.Namespace, home: Path) -> Report:
     config = load_config(home).config
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
     mask = home_redactor(home).mask_known
@@ -147,7 +70,7 @@ def _add(args: argparse.Namespace, home: Path) -> int:
     _check_file(schedule, home)
     with _opened(home) as schedules:
         schedule = schedules.add(schedule)
-    return _changed(args, schedule, "added", home)
+    return _changed(schedule, "added", home)
 
 
 def _given(args: argparse.Namespace, config: Config) -> dict[str, Any]:
@@ -168,7 +91,7 @@ def _check_file(schedule: Schedule, home: Path) -> None:
         check_file(schedule, time.time(), FileGuard(home).refusal_to_write)
 
 
-def _edit(args: argparse.Namespace, home: Path) -> int:
+def _edit(args: argparse.Namespace, home: Path) -> Report:
     from hermes.schedules.timing import parse_timing, zone_of
 
     config = load_config(home).config
@@ -192,51 +115,43 @@ def _edit(args: argparse.Namespace, home: Path) -> int:
             )
         _check_file(replace(schedule, **changes), home)
         schedule = schedules.edit(schedule, **changes)
-    return _changed(args, schedule, "changed", home)
+    return _changed(schedule, "changed", home)
 
 
-def _pause(args: argparse.Namespace, home: Path) -> int:
+def _pause(args: argparse.Namespace, home: Path) -> Report:
     with _opened(home) as schedules:
         schedule = schedules.pause(schedules.get(args.id), args.reason)
-    return _changed(args, schedule, "paused", home)
+    return _changed(schedule, "paused", home)
 
 
-def _resume(args: argparse.Namespace, home: Path) -> int:
+def _resume(args: argparse.Namespace, home: Path) -> Report:
     with _opened(home) as schedules:
         schedule = schedules.resume(schedules.get(args.id))
-    return _changed(args, schedule, "resumed", home)
+    return _changed(schedule, "resumed", home)
 
 
-def _remove(args: argparse.Namespace, home: Path) -> int:
+def _remove(args: argparse.Namespace, home: Path) -> Report:
     with _opened(home) as schedules:
         schedule = schedules.get(args.id)
         schedules.remove(schedule)
-    if args.json:
-        print_json({"removed": schedule.id})
-    else:
-        print(plain(f"removed {schedule.id}  {schedule.name}"))
-    return 0
+    return Report({"removed": schedule.id}, [f"removed {schedule.id}  {schedule.name}"])
 
 
-def _changed(args: argparse.Namespace, schedule: Schedule, done: str, home: Path) -> int:
-    if args.json:
-        print_json(asdict(schedule))
-    else:
-        following = f", next: {schedule.clock(schedule.next_fire)}" if schedule.next_fire else ""
-        print(plain(f"{done} {schedule.id}  {schedule.name}  ({schedule.timing}, {schedule.zone}{following})"))
-        if schedule.state == "active":
-            _note_without_scheduler(home)
-    return 0
+def _changed(schedule: Schedule, done: str, home: Path) -> Report:
+    following = f", next: {schedule.clock(schedule.next_fire)}" if schedule.next_fire else ""
+    line = f"{done} {schedule.id}  {schedule.name}  ({schedule.timing}, {schedule.zone}{following})"
+    return Report(asdict(schedule), [line], notes=_notes_without_scheduler([schedule], home))
 
 
-def _note_without_scheduler(home: Path) -> None:
+def _notes_without_scheduler(schedules: Iterable[Schedule], home: Path) -> list[str]:
     from hermes.schedules.scheduler import is_running
 
-    if not is_running(home):
-        print_note(
-            "No scheduler is running: start 'hermes gateway run' or 'hermes cron daemon', or let a timer run "
-            "'hermes cron tick'."
-        )
+    if is_running(home) or not any(one.state == "active" for one in schedules):
+        return []
+    return [
+        "No scheduler is running: start 'hermes gateway run' or 'hermes cron daemon', or let a timer run "
+        "'hermes cron tick'."
+    ]
 
 
 def _zone(named: str | None, config: Config) -> str:
@@ -255,22 +170,16 @@ def _folder(named: str) -> str:
 # -- showing --------------------------------------------------------------------------------------------------------
 
 
-def _list(args: argparse.Namespace, home: Path) -> int:
+def _list(args: argparse.Namespace, home: Path) -> Report:
     with _opened(home) as schedules:
         found = schedules.list(include_done=args.all)
-    if args.json:
-        print_json([asdict(one) for one in found])
-        return 0
-    if not found:
-        print("No schedules. 'hermes cron add WHEN PROMPT' makes one; 'hermes cron --help' has examples.")
-        return 0
-    rows = [("ID", "STATE", "NEXT", "WHEN", "NAME")]
-    rows += [(one.id, one.state, _next_text(one), one.timing, one_line(_name(one), 80)) for one in found]
-    for line in columns(rows, "", width=terminal_width(100)):
-        print(plain(line))
-    if any(one.state == "active" for one in found):
-        _note_without_scheduler(home)
-    return 0
+    return Report(
+        [asdict(one) for one in found],
+        heads=("ID", "STATE", "NEXT", "WHEN", "NAME"),
+        rows=[(one.id, one.state, _next_text(one), one.timing, one_line(_name(one), 80)) for one in found],
+        empty="No schedules. 'hermes cron add WHEN PROMPT' makes one; 'hermes cron --help' has examples.",
+        notes=_notes_without_scheduler(found, home),
+    )
 
 
 def _name(schedule: Schedule) -> str:
@@ -284,16 +193,13 @@ def _next_text(schedule: Schedule) -> str:
     return schedule.clock(schedule.next_fire)[:16] if schedule.next_fire else "-"
 
 
-def _show(args: argparse.Namespace, home: Path) -> int:
+def _show(args: argparse.Namespace, home: Path) -> Report:
     from hermes.schedules.delivery import describe
 
     config = load_config(home).config.cron
     with _opened(home) as schedules:
         one = schedules.get(args.id)
         runs = schedules.runs(one.id, limit=5)
-    if args.json:
-        print_json({**asdict(one), "runs": [asdict(past) for past in runs]})
-        return 0
     facts = [
         ("id", one.id),
         ("name", one.name),
@@ -310,47 +216,36 @@ def _show(args: argparse.Namespace, home: Path) -> int:
         ("failures", f"{one.failures} in a row; paused at {config.max_failures}"),
         ("prompt", one_line(one.prompt, 2_000)),
     ]
-    for line in columns(facts, "", width=terminal_width(100)):
-        print(plain(line))
-    if runs:
-        print()
-        _print_runs(runs, {one.id: one})
-    return 0
+    last_runs = ["", *table([_RUN_HEADS, *_run_rows(runs, {one.id: one})])] if runs else []
+    document = {**asdict(one), "runs": [asdict(past) for past in runs]}
+    return Report(document, [*table(facts), *last_runs])
 
 
-def _history(args: argparse.Namespace, home: Path) -> int:
+def _history(args: argparse.Namespace, home: Path) -> Report:
     with _opened(home) as schedules:
         wanted = schedules.get(args.id).id if args.id else None
         runs = schedules.runs(wanted, limit=args.limit)
         known = {one.id: one for one in schedules.list()}
-    if args.json:
-        print_json([asdict(past) for past in runs])
-    elif not runs:
-        print("No runs yet.")
-    else:
-        _print_runs(runs, known)
-    return 0
+    return Report([asdict(past) for past in runs], heads=_RUN_HEADS, rows=_run_rows(runs, known), empty="No runs yet.")
 
 
-def _print_runs(runs: list[ScheduleRun], known: dict[str, Schedule]) -> None:
-    rows = [("PLANNED", "SCHEDULE", "STATE", "TOOK", "SESSION", "DETAIL")]
+_RUN_HEADS = ("PLANNED", "SCHEDULE", "STATE", "TOOK", "SESSION", "DETAIL")
+
+
+def _run_rows(runs: Iterable[ScheduleRun], known: Mapping[str, Schedule]) -> Iterator[tuple[str, ...]]:
     for past in runs:
         took = past.ended_at - past.started_at if past.ended_at and past.started_at else None
-        rows.append(
-            (
-                known[past.schedule_id].clock(past.planned)[:16],
-                past.schedule_id,
-                past.state,
-                "-" if took is None else duration(took),
-                "-" if past.state in ("queued", "skipped") else past.session_id,
-                one_line("; ".join(filter(None, (past.detail, past.delivery))), 200),
-            )
+        yield (
+            known[past.schedule_id].clock(past.planned)[:16],
+            past.schedule_id,
+            past.state,
+            "-" if took is None else duration(took),
+            "-" if past.state in ("queued", "skipped") else past.session_id,
+            one_line("; ".join(filter(None, (past.detail, past.delivery))), 200),
         )
-    for line in columns(rows, "", width=terminal_width(160)):
-        print(plain(line))
 
 
-def _next(args: argparse.Namespace, home: Path) -> int:
+def _next(args: argparse.Namespace, home: Path) -> Report:
     from hermes.schedules.timing import TimingError, parse_timing
 
     config, now = load_config(home).config, time.time()
@@ -369,14 +264,8 @@ def _next(args: argparse.Namespace, home: Path) -> int:
     while following is not None and len(times) < args.count:
         times.append(following)
         following = schedule.fire_after(following)
-    if args.json:
-        print_json({"timing": schedule.timing, "zone": schedule.zone, "times": times})
-        return 0
-    for moment in times:
-        print(schedule.clock(moment))
-    if not times:
-        print("it fires no more")
-    return 0
+    document = {"timing": schedule.timing, "zone": schedule.zone, "times": times}
+    return Report(document, map(schedule.clock, times) if times else ["it fires no more"])
 
 
 # -- running --------------------------------------------------------------------------------------------------------
@@ -463,21 +352,17 @@ def _interruptible(scheduler: Scheduler, schedule: Schedule) -> RunReport:
             signal.signal(number, handler)
 
 
-def _tick(args: argparse.Namespace, home: Path) -> int:
+def _tick(_args: argparse.Namespace, home: Path) -> Report:
     reports: list[RunReport] = []
     # Most ticks find nothing: those build no host.
     if _has_work(home):
         with _scheduler(home, reports.append) as (_host, scheduler), _stopping(scheduler):
             while scheduler.tick():
                 scheduler.join()
-    if args.json:
-        from hermes.schedules.run import run_data
+    from hermes.schedules.run import run_data
 
-        print_json([run_data(report) for report in reports])
-    else:
-        for report in reports:
-            _print_report(report)
-    return 1 if any(report.error for report in reports) else 0
+    failed = any(report.error for report in reports)
+    return Report([run_data(report) for report in reports], map(_report_line, reports), code=1 if failed else 0)
 
 
 def _has_work(home: Path) -> bool:
@@ -488,7 +373,7 @@ def _has_work(home: Path) -> bool:
         return ledger.has_work()
 
 
-def _daemon(_args: argparse.Namespace, home: Path) -> int:
+def _daemon(_args: argparse.Namespace, home: Path) -> None:
     import threading
 
     stop = threading.Event()
@@ -499,7 +384,6 @@ def _daemon(_args: argparse.Namespace, home: Path) -> int:
         print(f"scheduler {os.getpid()} runs with {plural(len(active), 'active schedule')}", flush=True)
         serve(host, scheduler, stop)
         scheduler.close()
-    return 0
 
 
 @contextlib.contextmanager
@@ -529,7 +413,92 @@ def _ignore(_report: RunReport) -> None:
 
 
 def _print_report(report: RunReport) -> None:
+    print(_report_line(report), flush=True)
+
+
+def _report_line(report: RunReport) -> str:
     outcome = "left to the next scheduler" if report.is_left else f"failed: {report.error}" if report.error else "done"
     more = f" ({report.delivery})" if report.delivery else ""
-    line = f"{report.schedule.clock(report.run.planned)[:16]} {report.schedule.name} {outcome}{more}"
-    print(plain(one_line(line, 500)), flush=True)
+    return one_line(f"{report.schedule.clock(report.run.planned)[:16]} {report.schedule.name} {outcome}{more}", 500)
+
+
+_ID = Argument("id ID", "the schedule")
+_FIELDS = (
+    Argument("--name NAME", "a short name; default: the beginning of the prompt"),
+    Argument("--tz ZONE", "time zone, such as Europe/Berlin (cron.timezone)"),
+    Argument("--deliver WHERE", "none, file:PATH (with %%Y-%%m-%%d), PLATFORM or PLATFORM:CHAT"),
+    Argument("--cwd FOLDER", "where it works; default: here"),
+    Argument("--provider NAME", "provider of the model"),
+    Argument("--model NAME", "model"),
+    Argument("--missed", "what to do about missed runs (cron.missed)", choices=("once", "skip")),
+    Argument("--overlap", "what to do while the previous run still works (cron.overlap)", choices=("skip", "queue")),
+    Argument("--times N", "end after this many runs", type=positive_number),
+)
+_PROMPT = "the message that the agent gets each time; - reads it from the input"
+
+COMMAND = Command(
+    default="list",
+    opened=opened_home,
+    epilog=_EXAMPLES,
+    actions=(
+        Action(
+            "add",
+            _add,
+            "make a schedule",
+            JSON,
+            Argument("when WHEN", "when it fires"),
+            Argument("prompt PROMPT", _PROMPT),
+            *_FIELDS,
+            aliases=("create",),
+        ),
+        Action(
+            "list",
+            _list,
+            "list the schedules (the default)",
+            JSON,
+            flag("--all", "show those that are over, too"),
+            aliases=("ls",),
+        ),
+        Action("show", _show, "show a schedule and its last runs", JSON, _ID),
+        Action(
+            "edit",
+            _edit,
+            "change a schedule",
+            JSON,
+            _ID,
+            Argument("--when WHEN", "when it fires"),
+            Argument("--prompt TEXT", "the message that the agent gets each time"),
+            *_FIELDS,
+        ),
+        Action("run", _run_now, "run a schedule now and print the answer", JSON, _ID),
+        Action(
+            "pause",
+            _pause,
+            "stop a schedule until it is resumed",
+            JSON,
+            Argument("--reason TEXT", "why", default=""),
+            _ID,
+        ),
+        Action("resume", _resume, "start a paused schedule again", JSON, _ID),
+        Action("remove", _remove, "delete a schedule; its sessions stay", JSON, _ID, aliases=("rm",)),
+        Action(
+            "history",
+            _history,
+            "list past runs",
+            JSON,
+            Argument("id ID", "only those of this schedule", nargs="?"),
+            Argument("--limit N", "show at most N (default: 20)", type=positive_number, default=20),
+        ),
+        Action(
+            "next",
+            _next,
+            "print the next times of a schedule or of WHEN",
+            JSON,
+            Argument("when WHEN", "as in 'add', or the id of a schedule"),
+            Argument("--tz ZONE", "time zone (cron.timezone, or that of the machine)"),
+            Argument("--count N", "how many (default: 5)", type=positive_number, default=5),
+        ),
+        Action("tick", _tick, "run what is due now and end: for system cron and systemd timers", JSON),
+        Action("daemon", _daemon, "run what is due until it is stopped; 'hermes gateway run' does so too"),
+    ),
+)

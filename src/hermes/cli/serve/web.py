@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.cli import open_home
-from hermes.cli.arguments import port_number
+from hermes.cli.arguments import VERBOSE, Argument, Command, flag, port_number
 from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import print_warnings
 
@@ -31,29 +31,7 @@ examples:
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    add = parser.add_argument
-    add(
-        "--host",
-        default="127.0.0.1",
-        help="address to listen on (default: 127.0.0.1); any other needs HERMES_WEB_TOKEN",
-    )
-    add(
-        "--port",
-        type=port_number,
-        metavar="N",
-        help="port to listen on (default: 8643, or a free one when that is taken)",
-    )
-    add("--public-url", default="", metavar="URL", help="URL of the page for other machines, behind a proxy")
-    add("--open", action="store_true", help="open the page in the browser")
-    add("--no-chat", action="store_true", help="run no turns in this process")
-    add("-v", "--verbose", action="store_true", help="show the log on stderr")
-
-
-def run(args: argparse.Namespace) -> int:
+def _serve(args: argparse.Namespace) -> None:
     """Serve the page until Ctrl-C."""
     with serving_packages("gateway"):
         from hermes.http_server.server import LibraryLog, log_libraries, run_until_signal
@@ -72,7 +50,6 @@ def run(args: argparse.Namespace) -> int:
         run_until_signal(
             lambda stop: serve_page(service, access, args.host, args.port, stop, announce, args.public_url)
         )
-    return 0
 
 
 def _announcer(opens: bool) -> Callable[[str], None]:
@@ -109,3 +86,20 @@ def _service(
     store = stack.enter_context(closing(home_store(home)))
     runner = stack.enter_context(closing(store.new_runner()))
     return PageService(store, runner, home, redactor)
+
+
+_HOST = "address to listen on (default: 127.0.0.1); any other needs HERMES_WEB_TOKEN"
+_PORT = "port to listen on (default: 8643, or a free one when that is taken)"
+
+COMMAND = Command(
+    run=_serve,
+    arguments=(
+        Argument("--host", _HOST, default="127.0.0.1"),
+        Argument("--port N", _PORT, type=port_number),
+        Argument("--public-url URL", "URL of the page for other machines, behind a proxy", default=""),
+        flag("--open", "open the page in the browser"),
+        flag("--no-chat", "run no turns in this process"),
+        VERBOSE,
+    ),
+    epilog=_EXAMPLES,
+)

@@ -15,8 +15,10 @@ from msgspec import structs
 from hermes.agent.approvals.assessment import Assessment, assess_call
 from hermes.agent.approvals.examination import examine_command
 from hermes.agent.approvals.rules import ApprovalRules
-from hermes.cli.terminal import one_line, plain, print_json
-from hermes.config import Config, config_path, edit_list, hermes_home, load_config
+from hermes.cli.arguments import JSON, Action, Argument, Command, OneOf, flag
+from hermes.cli.report import Report
+from hermes.cli.terminal import one_line, plain
+from hermes.config import config_path, edit_list, hermes_home, load_config
 from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError
 from hermes.journal.questions import QuestionRow, Questions
@@ -115,70 +117,24 @@ examples:
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the sub-commands."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    parser.set_defaults(action=_list, json=False)
-    actions = parser.add_subparsers(metavar="ACTION")
-    listing = actions.add_parser(
-        "list", help="show allowed commands, open questions and the last answers (the default)"
-    )
-    listing.set_defaults(action=_list)
-    explaining = actions.add_parser("explain", help="show whether a command would run, and why; does not run it")
-    explaining.add_argument("command", metavar="COMMAND", help="the whole command line, in quotes")
-    explaining.add_argument("--cwd", metavar="DIR", type=Path, help="its working directory (default: the current one)")
-    explaining.set_defaults(action=_explain)
-    waiting = actions.add_parser("pending", help="show the calls that wait for an answer, with who asked for them")
-    waiting.set_defaults(action=_pending)
-    for name, summary in (
-        ("approve", "allow calls that wait for an answer"),
-        ("deny", "refuse calls that wait for an answer"),
-    ):
-        answering = actions.add_parser(name, help=summary, description=f"{summary}; works while the server runs")
-        answering.add_argument("ids", metavar="ID", nargs="+", help="the id, or a unique beginning of it")
-        answering.add_argument("--reason", default="", metavar="TEXT", help="the reason; the agent gets it")
-        answering.set_defaults(action=_answer, choice="once" if name == "approve" else "deny")
-    for made in (listing, explaining, waiting):
-        made.add_argument("--json", action="store_true", help="print one JSON document")
-    revoking = actions.add_parser("revoke", help="revoke approvals")
-    which = revoking.add_mutually_exclusive_group(required=True)
-    which.add_argument("what", metavar="RULE|ID", nargs="?", help="a rule or pattern, or the id of one approval")
-    which.add_argument("--session", metavar="ID", help="everything approved in that session")
-    which.add_argument("--all", action="store_true", help="everything, permanent and per session")
-    revoking.set_defaults(action=_revoke)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action."""
-    home = hermes_home()
-    with closing(home_store(home)) as store:
-        return args.action(args, home, store)
-
-
 # -- list -----------------------------------------------------------------------------------------------------------
 
 
-def _list(args: argparse.Namespace, home: Path, store: Store) -> int:
-    config, rows = load_config(home).config, Questions(store)
+def _list(_args: argparse.Namespace, store: Store) -> Report:
+    home = hermes_home()
+    always, rows = load_config(home).config.command_allowlist, Questions(store)
     found = (rows.grants(), rows.pending(kind="approval"), rows.recent(RECENT))
     grants, pending, recent = (_redacted(some, home) for some in found)
-    if args.json:
-        print_json(
-            {
-                "always": config.command_allowlist,
-                "session": list(map(_record, grants)),
-                "pending": list(map(_record, pending)),
-                "recent": list(map(_record, recent)),
-            }
-        )
-        return 0
-    for line in list_lines(config.command_allowlist, grants, pending, recent, config_path(home)):
-        print(line)
-    return 0
+    document = {
+        "always": always,
+        "session": list(map(_approval_fields, grants)),
+        "pending": list(map(_approval_fields, pending)),
+        "recent": list(map(_approval_fields, recent)),
+    }
+    return Report(document, list_lines(always, grants, pending, recent, config_path(home)))
 
 
-def _record(row: QuestionRow) -> dict[str, Any]:
+def _approval_fields(row: QuestionRow) -> dict[str, Any]:
     """The fields of an approval, without those of other kinds of questions."""
     named = {
         name: value
@@ -202,34 +158,38 @@ def _redacted(rows: Iterable[QuestionRow], home: Path) -> list[QuestionRow]:
 # -- pending, approve, deny -----------------------------------------------------------------------------------------
 
 
-def _pending(args: argparse.Namespace, home: Path, store: Store) -> int:
-    rows, sessions = _redacted(Questions(store).pending(kind="approval"), home), Sessions(store)
+def _pending(_args: argparse.Namespace, store: Store) -> Report:
+    rows, sessions = _redacted(Questions(store).pending(kind="approval"), hermes_home()), Sessions(store)
     principals = {row.session_id: sessions.get(row.session_id).principal for row in rows}
-    if args.json:
-        print_json(
-            [{**_record(row), "principal": principals[row.session_id], "deadline": row.deadline} for row in rows]
-        )
-    elif not rows:
-        print("Nothing waits for an answer.")
-    for row in [] if args.json else rows:
-        who = principals[row.session_id] or "you"
-        until = f"until {_clock(row.deadline)}" if row.deadline else "at a prompt"
-        print(f"{row.id}  {plain(who)}  {until}  {plain(row.tool)}, which {plain(row.description)}:")
-        # Whole and line by line: nothing that is being decided about may be hidden.
-        print("\n".join(f"  {line}" for line in plain(escape_hidden(row.subject)).split("\n")))
-    return 0
+    document = [
+        {**_approval_fields(row), "principal": principals[row.session_id], "deadline": row.deadline} for row in rows
+    ]
+    lines = (line for row in rows for line in _question_lines(row, principals[row.session_id] or "you"))
+    return Report(document, lines, empty="" if rows else "Nothing waits for an answer.")
 
 
-def _answer(args: argparse.Namespace, _home: Path, store: Store) -> int:
+def _question_lines(row: QuestionRow, who: str) -> Iterator[str]:
+    until = f"until {_clock(row.deadline)}" if row.deadline else "at a prompt"
+    yield f"{row.id}  {who}  {until}  {row.tool}, which {row.description}:"
+    # Whole and line by line: nothing that is being decided about may be hidden.
+    yield from (f"  {line}" for line in plain(escape_hidden(row.subject)).split("\n"))
+
+
+def _approve(args: argparse.Namespace, store: Store) -> None:
+    _answer(store, args.ids, "once", "approved", args.reason)
+
+
+def _deny(args: argparse.Namespace, store: Store) -> None:
+    _answer(store, args.ids, "deny", "denied", args.reason)
+
+
+def _answer(store: Store, ids: Sequence[str], choice: str, word: str, reason: str) -> None:
     questions = Questions(store)
-    chosen = [_waiting_question(questions, question_id) for question_id in args.ids]
-    for row in chosen:
-        reason = args.reason or ("approved" if args.choice == "once" else "denied") + " by the owner"
-        now = questions.answer(row.id, args.choice, reason)
-        if now.answer != args.choice:
+    for row in [_waiting_question(questions, question_id) for question_id in ids]:
+        now = questions.answer(row.id, choice, reason or f"{word} by the owner")
+        if now.answer != choice:
             raise HermesError(f"{row.id} was answered in the meantime: {now.answer or 'withdrawn'}")
-        print(f"{row.id} {'approved' if args.choice == 'once' else 'denied'}: {_subject(row)}")
-    return 0
+        print(f"{row.id} {word}: {_subject(row)}")
 
 
 def _waiting_question(questions: Questions, question_id: str) -> QuestionRow:
@@ -249,24 +209,16 @@ def _waiting_question(questions: Questions, question_id: str) -> QuestionRow:
 # -- explain --------------------------------------------------------------------------------------------------------
 
 
-def _explain(args: argparse.Namespace, home: Path, _store: Store) -> int:
+def _explain(args: argparse.Namespace, _store: Store) -> Report:
+    home = hermes_home()
     config = load_config(home).config
     cwd = str((args.cwd or Path.cwd()).expanduser().absolute())
     rules = ApprovalRules(config)
     # Everything in the folder counts as older than the session: it has not begun.
     examined = examine_command(args.command, cwd, home, time.time())
     assessment = assess_call(rules, "terminal", examined, mode=rules.permission_mode)
-    if args.json:
-        print_json(_explanation(args.command, cwd, assessment, config))
-        return 0
-    for line in explained_lines(assessment, config.approvals.reviewer):
-        print(line)
-    return 0
-
-
-def _explanation(command: str, cwd: str, assessment: Assessment, config: Config) -> dict[str, Any]:
-    return {
-        "command": command,
+    document = {
+        "command": args.command,
         "cwd": cwd,
         "decision": assessment.verdict,
         "findings": [asdict(finding) for finding in assessment.found],
@@ -275,12 +227,14 @@ def _explanation(command: str, cwd: str, assessment: Assessment, config: Config)
         "reviewer": config.approvals.reviewer,
         "because": list(assessment.because),
     }
+    return Report(document, explained_lines(assessment, config.approvals.reviewer))
 
 
 # -- revoke ---------------------------------------------------------------------------------------------------------
 
 
-def _revoke(args: argparse.Namespace, home: Path, store: Store) -> int:
+def _revoke(args: argparse.Namespace, store: Store) -> None:
+    home = hermes_home()
     rows, always = Questions(store), load_config(home).config.command_allowlist
     if args.session is not None:
         gone, taken = rows.revoke(session_id=Sessions(store).get(_named(args.session)).id), []
@@ -298,7 +252,6 @@ def _revoke(args: argparse.Namespace, home: Path, store: Store) -> int:
         print(f"{row.id} revoked: {plain(', '.join(row.rules))} in session {row.session_id}")
     if not taken and not gone:
         raise HermesError("no such approval; 'hermes approvals list' shows them")
-    return 0
 
 
 def _named(text: str) -> str:
@@ -306,3 +259,40 @@ def _named(text: str) -> str:
     if not text.strip():
         raise HermesError("empty name; give a rule, an approval id or a session id, or --all")
     return text
+
+
+_ANSWERED = (
+    Argument("ids ID", "the id, or a unique beginning of it", nargs="+"),
+    Argument("--reason TEXT", "the reason; the agent gets it", default=""),
+)
+
+COMMAND = Command(
+    default="list",
+    opened=lambda _args: closing(home_store(hermes_home())),
+    epilog=_EXAMPLES,
+    actions=(
+        Action("list", _list, "show allowed commands, open questions and the last answers (the default)", JSON),
+        Action(
+            "explain",
+            _explain,
+            "show whether a command would run, and why; does not run it",
+            Argument("command COMMAND", "the whole command line, in quotes"),
+            Argument("--cwd DIR", "its working directory (default: the current one)", type=Path),
+            JSON,
+        ),
+        Action("pending", _pending, "show the calls that wait for an answer, with who asked for them", JSON),
+        Action("approve", _approve, "allow calls that wait for an answer; works while the server runs", *_ANSWERED),
+        Action("deny", _deny, "refuse calls that wait for an answer; works while the server runs", *_ANSWERED),
+        Action(
+            "revoke",
+            _revoke,
+            "revoke approvals",
+            OneOf(
+                Argument("what RULE|ID", "a rule or pattern, or the id of one approval", nargs="?"),
+                Argument("--session ID", "everything approved in that session"),
+                flag("--all", "everything, permanent and per session"),
+                required=True,
+            ),
+        ),
+    ),
+)

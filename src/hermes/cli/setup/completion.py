@@ -6,11 +6,11 @@ import argparse
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from hermes.cli.arguments import CommandParser
-from hermes.cli.main import COMMANDS
+from hermes.cli.arguments import Argument, Command
+from hermes.cli.commands import COMMANDS
+from hermes.cli.main import load_command
 
 if TYPE_CHECKING:
     _SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]  # pyright: ignore[reportPrivateUsage]
@@ -50,26 +50,15 @@ class CommandNode:
             yield from child.walk()
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the argument."""
-    parser.add_argument("shell", choices=_SHELLS, help="the shell that the script is for")
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _INSTALL
-
-
-def run(args: argparse.Namespace) -> int:
-    """Print the script."""
+def _print_script(args: argparse.Namespace) -> None:
     print({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](command_tree()), end="")
-    return 0
 
 
 def command_tree() -> CommandNode:
     """All commands, read from their parsers."""
     children: list[CommandNode] = []
-    for name, (module, summary) in COMMANDS.items():
-        parser = CommandParser(prog=f"hermes {name}", description=summary)
-        import_module(module).configure(parser)
-        children.append(_node((name,), summary, parser))
+    for name, (_, summary) in COMMANDS.items():
+        children.append(_node((name,), summary, load_command(name)[1]))
     return CommandNode((), "", (CommandOption(("--help", "-h"), "show the commands", False),), (), tuple(children))
 
 
@@ -175,3 +164,10 @@ function __hermes_at
     test "$path" = "$argv[1]"
 end
 """
+
+
+COMMAND = Command(
+    run=_print_script,
+    arguments=(Argument("shell", "the shell that the script is for", choices=_SHELLS),),
+    epilog=_INSTALL,
+)

@@ -12,27 +12,20 @@ import shlex
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from hermes.cli.terminal import (
-    plain,
-    print_data,
-    print_error,
-    print_json,
-    print_lines,
-    print_note,
-    secret_from_stdin,
-    typed_secret,
-)
+from hermes.cli.arguments import JSON, Action, Argument, Command
+from hermes.cli.report import Report
+from hermes.cli.terminal import plain, print_data, print_error, print_note, secret_from_stdin, typed_secret
 from hermes.commands.handlers.settings import masked, select, setting_lines
 from hermes.config import LoadedConfig, config_path, env_path, hermes_home, load_config, load_env_file
 from hermes.config.document import parse_value
 from hermes.config.edit import edit_config, replace_config, unset_config
 from hermes.config.environment import is_variable, remove_env, save_env
-from hermes.config.listing import Setting, list_settings
+from hermes.config.listing import list_settings
 from hermes.config.load import load_text, read_text
 from hermes.config.messages import dotted
 from hermes.errors import ConfigError
@@ -44,11 +37,10 @@ examples:
   hermes config set TELEGRAM_BOT_TOKEN < file  the same from a file; a VALUE would stay in the history of the shell
   hermes config get TELEGRAM_BOT_TOKEN         whether it is set
 """
-_KEY_HELP = "names joined by dots, such as agent.max_turns; or a variable in .env, such as OPENAI_API_KEY"
 _FIRST_TEXT = "# Hermes settings. 'hermes config show' lists them all with their defaults.\n"
 
 
-def edit_by_hand(home: Path) -> int:
+def edit_by_hand(_args: argparse.Namespace, home: Path) -> int:
     """Open an editor on a copy of the configuration; an invalid edit is kept beside the file and never replaces it."""
     path = config_path(home)
     before = read_text(path) or ""
@@ -117,52 +109,8 @@ def _wants_retry() -> bool:
     return answer.strip().lower() in ("", "y", "yes")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the sub-commands."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    commands = parser.add_subparsers(dest="action", metavar="ACTION")
-    parser.set_defaults(action="show", key="", json=False)
-    show = commands.add_parser("show", help="print the current settings, secrets redacted (the default)")
-    show.add_argument("key", nargs="?", default="", metavar="KEY", help="only this setting or section")
-    show.add_argument("--json", action="store_true", help="print one JSON document")
-    get = commands.add_parser("get", help="print the value of one setting, or whether a variable is set")
-    get.add_argument("key", metavar="KEY", help=_KEY_HELP)
-    commands.add_parser("path", help="print the path of the file")
-    set_ = commands.add_parser("set", help="change one setting, or one variable in .env")
-    set_.add_argument("key", metavar="KEY", help=_KEY_HELP)
-    set_.add_argument(
-        "value",
-        metavar="VALUE",
-        nargs="?",
-        help="written as in the file: 5, true, text, [a, b]; that of a variable is asked for, or read from standard "
-        "input, when it is left out",
-    )
-    unset = commands.add_parser("unset", help="remove one setting, so that its default applies, or one variable")
-    unset.add_argument("key", metavar="KEY", help=_KEY_HELP)
-    commands.add_parser("edit", help="open the file in your editor ($VISUAL or $EDITOR)")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action."""
-    home = hermes_home()
-    match args.action:
-        case "show":
-            return _show(home, args.key, as_json=args.json)
-        case "get":
-            return _get(home, args.key)
-        case "path":
-            print(config_path(home))
-        case "set":
-            _set(home, args.key, args.value)
-        case "unset":
-            _unset(home, args.key)
-        case _:
-            return edit_by_hand(home)
-    return 0
-
-
-def _set(home: Path, key: str, value: str | None) -> None:
+def _set(args: argparse.Namespace, home: Path) -> None:
+    key, value = args.key, args.value
     if is_variable(key):
         if key == "HERMES_HOME":
             raise ConfigError(
@@ -183,7 +131,8 @@ def _set(home: Path, key: str, value: str | None) -> None:
     _print_restart_note(home, key)
 
 
-def _unset(home: Path, key: str) -> None:
+def _unset(args: argparse.Namespace, home: Path) -> None:
+    key = args.key
     if is_variable(key):
         if not remove_env(home, key):
             elsewhere = "; it is set in the environment of this shell" if os.environ.get(key) else ""
@@ -214,7 +163,7 @@ def _print_restart_note(home: Path, key: str) -> None:
         print_note(f"The gateway that runs (process {status.pid}) uses it after a restart.")
 
 
-def _get_variable(home: Path, name: str) -> int:
+def _get_variable(home: Path, name: str) -> None:
     """Print whether a variable is set, and where; its value is not shown."""
     if load_env_file(home).get(name):
         print(f"{name} is set in {env_path(home)}")
@@ -222,13 +171,14 @@ def _get_variable(home: Path, name: str) -> int:
         print(f"{name} is set in the environment of this shell")
     else:
         raise ConfigError(f"{name} is not set; set it with: hermes config set {name}")
-    return 0
 
 
-def _get(home: Path, key: str) -> int:
+def _get(args: argparse.Namespace, home: Path) -> None:
     """Print one value: text as it is, anything else as JSON."""
+    key = args.key
     if is_variable(key):
-        return _get_variable(home, key)
+        _get_variable(home, key)
+        return
     settings = select(list(list_settings(_load(home).config)), key)
     if len(settings) > 1:
         names = ", ".join(dotted(setting.path) for setting in settings[:4])
@@ -236,7 +186,6 @@ def _get(home: Path, key: str) -> int:
     [setting] = settings
     value = masked(setting.path, setting.value)
     print_data(value if isinstance(value, str) else msgspec.json.encode(value).decode())
-    return 0
 
 
 def _load(home: Path) -> LoadedConfig:
@@ -249,19 +198,55 @@ def _load(home: Path) -> LoadedConfig:
     return loaded
 
 
-def _show(home: Path, key: str, *, as_json: bool) -> int:
+def _show(args: argparse.Namespace, home: Path) -> Report:
     loaded = _load(home)
-    settings = select(list(list_settings(loaded.config)), key)
+    settings = select(list(list_settings(loaded.config)), args.key)
     exists = loaded.path.exists()
-    if as_json:
-        print_json(_document(settings, loaded.path, exists))
-        return 0
-    print(f"# {loaded.path}" if exists else f"# {loaded.path} (no such file; all values are defaults)")
-    print_lines(setting_lines(settings))
-    return 0
+    document = {
+        "path": str(loaded.path),
+        "exists": exists,
+        "values": {dotted(setting.path): masked(setting.path, setting.value) for setting in settings},
+        "defaults": [dotted(setting.path) for setting in settings if setting.is_default],
+    }
+    missing = "" if exists else " (no such file; all values are defaults)"
+    return Report(document, [f"# {loaded.path}{missing}", *setting_lines(settings)])
 
 
-def _document(settings: list[Setting], path: Path, exists: bool) -> dict[str, Any]:
-    values = {dotted(setting.path): masked(setting.path, setting.value) for setting in settings}
-    defaults = [dotted(setting.path) for setting in settings if setting.is_default]
-    return {"path": str(path), "exists": exists, "values": values, "defaults": defaults}
+def _path(_args: argparse.Namespace, home: Path) -> None:
+    print(config_path(home))
+
+
+_KEY = Argument(
+    "key KEY", "names joined by dots, such as agent.max_turns; or a variable in .env, such as OPENAI_API_KEY"
+)
+
+COMMAND = Command(
+    default="show",
+    opened=lambda _args: nullcontext(hermes_home()),
+    epilog=_EXAMPLES,
+    actions=(
+        Action(
+            "show",
+            _show,
+            "print the current settings, secrets redacted (the default)",
+            Argument("key KEY", "only this setting or section", nargs="?", default=""),
+            JSON,
+        ),
+        Action("get", _get, "print the value of one setting, or whether a variable is set", _KEY),
+        Action("path", _path, "print the path of the file"),
+        Action(
+            "set",
+            _set,
+            "change one setting, or one variable in .env",
+            _KEY,
+            Argument(
+                "value VALUE",
+                "written as in the file: 5, true, text, [a, b]; that of a variable is asked for, or read from "
+                "standard input, when it is left out",
+                nargs="?",
+            ),
+        ),
+        Action("unset", _unset, "remove one setting, so that its default applies, or one variable", _KEY),
+        Action("edit", edit_by_hand, "open the file in your editor ($VISUAL or $EDITOR)"),
+    ),
+)

@@ -7,9 +7,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.cli.terminal import print_json, print_note
+from hermes.cli import opened_home
+from hermes.cli.arguments import JSON, Action, Argument, Command
+from hermes.cli.report import Report
+from hermes.cli.terminal import print_note
 from hermes.commands.text import plural
-from hermes.config import apply_env, hermes_home, load_config, load_env_file
+from hermes.config import load_config
 from hermes.config.schema.sections import JournalConfig
 from hermes.errors import HermesError
 from hermes.journal.store import schema
@@ -30,33 +33,8 @@ examples:
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the actions."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    parser.set_defaults(action=_status, json=False)
-    actions = parser.add_subparsers(metavar="ACTION")
-    status = actions.add_parser("status", help="show where the journal is and what it holds (the default)")
-    status.add_argument("--json", action="store_true", help="print one JSON document")
-    status.set_defaults(action=_status)
-    migrating = actions.add_parser("migrate", help="create the tables, or upgrade older ones")
-    migrating.set_defaults(action=_migrate)
-    copying = actions.add_parser("copy", help="copy everything between the file of the home and PostgreSQL")
-    copying.add_argument(
-        "--to", choices=("postgres", "file"), required=True, help="where to copy it; there must be no journal yet"
-    )
-    copying.add_argument("--url", metavar="URL", help="the address of the database (default: journal.url)")
-    copying.set_defaults(action=_copy)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action."""
-    home = hermes_home()
-    apply_env(load_env_file(home))
-    return args.action(args, home, load_config(home).config.journal)
-
-
-def _status(args: argparse.Namespace, home: Path, config: JournalConfig) -> int:
+def _status(_args: argparse.Namespace, home: Path) -> Report:
+    config = load_config(home).config.journal
     newest, counts = len(schema.MIGRATIONS), dict[str, int]()
     with closing(open_store(home, config)) as store:
         version = _version(store, config)
@@ -72,23 +50,21 @@ def _status(args: argparse.Namespace, home: Path, config: JournalConfig) -> int:
             found |= counts
         if config.url and version == newest:
             found["runners"] = _count(store, "runners")
-    if args.json:
-        print_json(found)
-        return 0
-    print(f"journal   {found['location']}")
+    rows = [("journal", store.location)]
     if version is None:
-        print("schema    none yet: the first session makes the tables")
+        rows += [("schema", "none yet: the first session makes the tables")]
     elif version != newest:
-        print(f"schema    {version}; this version of hermes needs {newest}: hermes db migrate")
+        rows += [("schema", f"{version}; this version of hermes needs {newest}: hermes db migrate")]
     else:
-        print(f"schema    {version}, up to date")
-        print("records   " + ", ".join(plural(count, name.removesuffix("s")) for name, count in counts.items()))
-        if "runners" in found:
-            print(f"runners   {found['runners']:,} on all machines")
-    return 0
+        records = ", ".join(plural(count, name.removesuffix("s")) for name, count in counts.items())
+        rows += [("schema", f"{version}, up to date"), ("records", records)]
+    if "runners" in found:
+        rows += [("runners", f"{found['runners']:,} on all machines")]
+    return Report(found, rows=[(f"{name:<8}", value) for name, value in rows])
 
 
-def _migrate(_: argparse.Namespace, home: Path, config: JournalConfig) -> int:
+def _migrate(_args: argparse.Namespace, home: Path) -> None:
+    config = load_config(home).config.journal
     newest = len(schema.MIGRATIONS)
     with closing(open_store(home, config)) as store:
         before = _version(store, config)
@@ -99,12 +75,12 @@ def _migrate(_: argparse.Namespace, home: Path, config: JournalConfig) -> int:
             print(f"{store.location}: tables made, schema {newest}")
         else:
             print(f"{store.location}: migrated from schema {before} to {newest}")
-    return 0
 
 
-def _copy(args: argparse.Namespace, home: Path, config: JournalConfig) -> int:
+def _copy(args: argparse.Namespace, home: Path) -> None:
     from hermes.journal.store.postgres.copying import copy_journal
 
+    config = load_config(home).config.journal
     url: str = args.url or config.url
     if not url:
         raise HermesError("which database? set journal.url, or give --url postgresql://…")
@@ -120,7 +96,6 @@ def _copy(args: argparse.Namespace, home: Path, config: JournalConfig) -> int:
         print_note("the journal is still at journal.url; 'hermes config unset journal.url' uses the file from now on")
     elif args.to == "postgres" and not config.url:
         print_note("the file is still in use; set journal.url to use the database from now on")
-    return 0
 
 
 def _print_progress(table: str, count: int) -> None:
@@ -154,3 +129,23 @@ def _shared(store: Store) -> PostgresStore:
 
 def _count(store: Store, table: str) -> int:
     return store.read(lambda connection: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+COMMAND = Command(
+    default="status",
+    opened=opened_home,
+    epilog=_EXAMPLES,
+    actions=(
+        Action("status", _status, "show where the journal is and what it holds (the default)", JSON),
+        Action("migrate", _migrate, "create the tables, or upgrade older ones"),
+        Action(
+            "copy",
+            _copy,
+            "copy everything between the file of the home and PostgreSQL",
+            Argument(
+                "--to", "where to copy it; there must be no journal yet", choices=("postgres", "file"), required=True
+            ),
+            Argument("--url URL", "the address of the database (default: journal.url)"),
+        ),
+    ),
+)

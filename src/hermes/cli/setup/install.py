@@ -9,7 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hermes.cli.terminal import plain, print_json
+from hermes.cli.arguments import Argument, Command, flag
+from hermes.cli.report import Report
+from hermes.cli.terminal import plain
 from hermes.errors import HermesError, did_you_mean
 from hermes.version import __version__
 
@@ -28,20 +30,14 @@ _HIDDEN = frozenset({"dev"})
 _EXTRA = re.compile(r"""\s*(?:\band\s+)?\bextra\s*==\s*["']([A-Za-z0-9_.-]+)["']""")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EPILOG
-    parser.add_argument("extras", nargs="*", metavar="EXTRA", help="what to install; without one, list the extras")
-    parser.add_argument("--dry-run", action="store_true", help="print the command instead of running it")
-    parser.add_argument("--json", action="store_true", help="print the list as one JSON document")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Install, or list."""
+def _install(args: argparse.Namespace) -> Report | None:
     known = extras()
     if not args.extras:
-        return _list(known, as_json=args.json)
+        found = {
+            extra: {"requirements": wanted, "missing": _missing(wanted)} for extra, wanted in sorted(known.items())
+        }
+        rows = [(extra, _state(row["missing"])) for extra, row in found.items()]
+        return Report(found, rows=rows)
     for extra in args.extras:
         if extra not in known:
             raise HermesError(f"there is no extra {plain(extra)!r}{did_you_mean(extra, sorted(known))}")
@@ -51,13 +47,17 @@ def run(args: argparse.Namespace) -> int:
         import shlex
 
         print(shlex.join(command))
-        return 0
+        return None
     print(f"Installing {', '.join(wanted)}", file=sys.stderr)
     code = subprocess.run(command, check=False).returncode
     if code != 0:
         raise HermesError(f"the packages could not be installed: {command[0]} ended with code {code}")
     print(f"Installed: {', '.join(args.extras)}")
-    return 0
+    return None
+
+
+def _state(missing: list[str]) -> str:
+    return f"missing: {', '.join(missing)}" if missing else "installed"
 
 
 def extras() -> dict[str, list[str]]:
@@ -113,18 +113,6 @@ def _installer() -> list[str]:
     return [*command(), "install"]
 
 
-def _list(known: dict[str, list[str]], *, as_json: bool) -> int:
-    rows = {extra: {"requirements": wanted, "missing": _missing(wanted)} for extra, wanted in sorted(known.items())}
-    if as_json:
-        print_json(rows)
-        return 0
-    width = max(map(len, rows))
-    for extra, row in rows.items():
-        missing = ", ".join(row["missing"])
-        print(f"{extra:<{width}}  {f'missing: {missing}' if missing else 'installed'}")
-    return 0
-
-
 def _missing(requirements: list[str]) -> list[str]:
     from importlib import metadata
 
@@ -136,3 +124,14 @@ def _missing(requirements: list[str]) -> list[str]:
         except metadata.PackageNotFoundError:
             missing.append(name)
     return missing
+
+
+COMMAND = Command(
+    run=_install,
+    arguments=(
+        Argument("extras EXTRA", "what to install; without one, list the extras", nargs="*"),
+        flag("--dry-run", "print the command instead of running it"),
+        flag("--json", "print the list as one JSON document"),
+    ),
+    epilog=_EPILOG,
+)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from hermes.cli.terminal import plain, print_json
-from hermes.config import apply_env, hermes_home, load_config, load_env_file
+from hermes.cli import opened_home
+from hermes.cli.arguments import JSON, Action, Command
+from hermes.cli.report import Report
+from hermes.config import load_config
 from hermes.config.schema.sections import LocalConfig
 from hermes.errors import ConfigError
 from hermes.local.install.install import InstalledParts, inspect
@@ -30,29 +33,6 @@ examples:
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the sub-commands."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EPILOG
-    parser.set_defaults(action=_status, json=False)
-    actions = parser.add_subparsers(metavar="ACTION")
-    for name, action, summary in (
-        ("install", _install, "install the runtime and the weights with pip: about 127 MB, 200 MB on disk"),
-        ("status", _status, "show what is installed and running (the default); exit code 1 when it cannot run"),
-        ("remove", _remove, "remove what 'install' installed"),
-    ):
-        made = actions.add_parser(name, help=summary, description=summary)
-        made.add_argument("--json", action="store_true", help="print one JSON document")
-        made.set_defaults(action=action)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Do what was asked for."""
-    home = hermes_home()
-    apply_env(load_env_file(home))
-    return args.action(args, home)
-
-
 def get_model(home: Path) -> InstalledParts:
     """Install the missing parts of the embedded model, with progress on stderr."""
     from hermes.local.install.install import install
@@ -65,41 +45,27 @@ def get_model(home: Path) -> InstalledParts:
         progress.close()
 
 
-def _install(args: argparse.Namespace, home: Path) -> int:
+def _install(_args: argparse.Namespace, home: Path) -> Report:
     parts = inspect(home)
-    if parts.is_complete:
-        said = "already installed"
-    else:
-        parts, said = get_model(home), "installed"
-    if not args.json:
-        print(said)
-    return _show(args, home, parts)
+    said = "already installed" if parts.is_complete else "installed"
+    return _status_report(home, parts if parts.is_complete else get_model(home), [said])
 
 
-def _status(args: argparse.Namespace, home: Path) -> int:
-    return _show(args, home, inspect(home))
+def _status(_args: argparse.Namespace, home: Path) -> Report:
+    return _status_report(home, inspect(home))
 
 
-def _remove(args: argparse.Namespace, home: Path) -> int:
+def _remove(_args: argparse.Namespace, home: Path) -> Report:
     from hermes.local.install.install import remove
 
     gone = remove(home)
-    if args.json:
-        print_json({"removed": gone})
-    else:
-        lines = [f"removed: {plain(what)}" for what in gone]
-        print("\n".join(lines or ["nothing to remove"]))
-    return 0
+    return Report({"removed": gone}, [f"removed: {what}" for what in gone] or ["nothing to remove"])
 
 
-def _show(args: argparse.Namespace, home: Path, parts: InstalledParts) -> int:
+def _status_report(home: Path, parts: InstalledParts, lines: Sequence[str] = ()) -> Report:
     status = _describe(home, load_config(home).config.local, parts)
-    if args.json:
-        print_json(status)
-    else:
-        for name in ("runtime", "weights", "model", "server"):
-            print(f"{name:<8}  {plain(_LINES[name](status))}")
-    return 0 if status["usable"] else 1
+    rows = [(f"{name:<8}", line_of(status)) for name, line_of in _LINES.items()]
+    return Report(status, lines, rows=rows, code=0 if status["usable"] else 1)
 
 
 def _describe(home: Path, settings: LocalConfig, parts: InstalledParts) -> dict[str, Any]:
@@ -167,3 +133,17 @@ class _Progress:
     def close(self) -> None:
         if self._stream is not None and self._most:
             self._stream.write("\n")
+
+
+COMMAND = Command(
+    default="status",
+    opened=opened_home,
+    epilog=_EPILOG,
+    actions=(
+        Action("install", _install, "install the runtime and the weights with pip: about 127 MB, 200 MB on disk", JSON),
+        Action(
+            "status", _status, "show what is installed and running (the default); exit code 1 when it cannot run", JSON
+        ),
+        Action("remove", _remove, "remove what 'install' installed", JSON),
+    ),
+)

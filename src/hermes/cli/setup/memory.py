@@ -5,44 +5,22 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from hermes.cli.terminal import plain, print_json
-from hermes.config import apply_env, hermes_home, load_config, load_env_file
+from hermes.cli import opened_home
+from hermes.cli.arguments import JSON, Action, Argument, Command
+from hermes.cli.report import Report
+from hermes.config import load_config
 from hermes.config.edit import edit_config, unset_config
 from hermes.errors import HermesError
 from hermes.plugins.loading.discovery import discover, find_plugin
 from hermes.plugins.loading.manifest import PluginManifest
 
 _NOTES = (("MEMORY.md", "memory_char_limit"), ("USER.md", "user_char_limit"))
+_NO_PROVIDER = "No memory provider is installed; the built-in notes are used. A provider is a plugin or a package."
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the sub-commands."""
-    parser.set_defaults(action=_status, json=False)
-    actions = parser.add_subparsers(metavar="ACTION")
-    for name, action, summary in (
-        ("status", _status, "show the notes and the provider in use (the default); exit code 1 when it does not work"),
-        ("list", _list, "list the memory providers that are installed"),
-        ("use", _use, "use a provider: sets memory.provider"),
-        ("off", _off, "use the built-in notes alone: removes memory.provider"),
-    ):
-        made = actions.add_parser(name, help=summary, description=summary)
-        made.set_defaults(action=action)
-        if name == "use":
-            made.add_argument("provider", metavar="NAME", help="the provider, as 'hermes memory list' shows it")
-        if name in ("status", "list"):
-            made.add_argument("--json", action="store_true", help="print one JSON document")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Do what was asked for."""
-    home = hermes_home()
-    apply_env(load_env_file(home))
-    return args.action(args, home)
-
-
-def _status(args: argparse.Namespace, home: Path) -> int:
+def _status(_args: argparse.Namespace, home: Path) -> Report:
     config = load_config(home).config
     name = config.memory.provider.strip()
     problem = _problem(home, name) if name else ""
@@ -50,15 +28,11 @@ def _status(args: argparse.Namespace, home: Path) -> int:
         file: {"chars": _length(home / "memories" / file), "limit": getattr(config.memory, limit)}
         for file, limit in _NOTES
     }
-    if args.json:
-        print_json({"provider": name, "works": not problem, "problem": problem, "notes": notes})
-        return 1 if problem else 0
-    print(f"provider   {plain(name) or 'none; the built-in notes alone'}")
-    if problem:
-        print(f"problem    {plain(problem)}")
-    for file, note in notes.items():
-        print(f"{file:<9}  {note['chars']} of {note['limit']} characters")
-    return 1 if problem else 0
+    document = {"provider": name, "works": not problem, "problem": problem, "notes": notes}
+    rows = [("provider", name or "none; the built-in notes alone")]
+    rows += [("problem", problem)] if problem else []
+    rows += [(file, f"{note['chars']} of {note['limit']} characters") for file, note in notes.items()]
+    return Report(document, rows=rows, code=1 if problem else 0)
 
 
 def _problem(home: Path, name: str) -> str:
@@ -81,9 +55,9 @@ def _providers(home: Path) -> dict[str, PluginManifest]:
     return {key: manifest for key, manifest in found.items() if manifest.kind == "exclusive"}
 
 
-def _list(args: argparse.Namespace, home: Path) -> int:
+def _list(_args: argparse.Namespace, home: Path) -> Report:
     selected = load_config(home).config.memory.provider.strip()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": key.rpartition("/")[2],
             "key": key,
@@ -94,20 +68,19 @@ def _list(args: argparse.Namespace, home: Path) -> int:
         }
         for key, manifest in sorted(_providers(home).items())
     ]
-    if args.json:
-        print_json(rows)
-        return 0
-    if not rows:
-        print("No memory provider is installed; the built-in notes are used. A provider is a plugin or a package.")
-    for row in rows:
-        names = cast("list[str]", row["missing_env"])
-        missing = f"  not set: {', '.join(names)}" if names else ""
-        mark = "*" if row["in_use"] else " "
-        print(plain(f"{mark} {row['name']}  {row['version'] or '-'}  {row['source']}{missing}"))
-    return 0
+    return Report(
+        rows,
+        map(_provider_line, rows),
+        empty="" if rows else _NO_PROVIDER,
+    )
 
 
-def _use(args: argparse.Namespace, home: Path) -> int:
+def _provider_line(row: dict[str, Any]) -> str:
+    missing = f"  not set: {', '.join(row['missing_env'])}" if row["missing_env"] else ""
+    return f"{'*' if row['in_use'] else ' '} {row['name']}  {row['version'] or '-'}  {row['source']}{missing}"
+
+
+def _use(args: argparse.Namespace, home: Path) -> None:
     manifest = find_plugin(args.provider, _providers(home), "memory provider")
     name = manifest.key.rpartition("/")[2]
     before = load_config(home).config.memory.provider
@@ -117,7 +90,6 @@ def _use(args: argparse.Namespace, home: Path) -> int:
         _restore(home, before)
         raise HermesError(f"{problem}; memory.provider was not changed")
     print(f"memory.provider is {name}")
-    return 0
 
 
 def _restore(home: Path, provider: str) -> None:
@@ -127,7 +99,28 @@ def _restore(home: Path, provider: str) -> None:
         unset_config(home, "memory.provider")
 
 
-def _off(_args: argparse.Namespace, home: Path) -> int:
+def _off(_args: argparse.Namespace, home: Path) -> None:
     was_set = unset_config(home, "memory.provider")
     print("The built-in notes alone are used" + ("." if was_set else "; no provider was set."))
-    return 0
+
+
+COMMAND = Command(
+    default="status",
+    opened=opened_home,
+    actions=(
+        Action(
+            "status",
+            _status,
+            "show the notes and the provider in use (the default); exit code 1 when it does not work",
+            JSON,
+        ),
+        Action("list", _list, "list the memory providers that are installed", JSON),
+        Action(
+            "use",
+            _use,
+            "use a provider: sets memory.provider",
+            Argument("provider NAME", "the provider, as 'hermes memory list' shows it"),
+        ),
+        Action("off", _off, "use the built-in notes alone: removes memory.provider"),
+    ),
+)

@@ -3,70 +3,39 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 from pathlib import Path
 
-from hermes.cli.terminal import plain, print_json
+from hermes.cli.arguments import JSON, Action, Argument, Command
+from hermes.cli.report import Report
+from hermes.cli.terminal import plain
 from hermes.config.files import hermes_home
 from hermes.config.trust import FolderTrust, project_root
 from hermes.errors import HermesError
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the sub-commands."""
-    parser.set_defaults(action=_list, json=False)
-    actions = parser.add_subparsers(metavar="ACTION")
-    listed = actions.add_parser("list", help="list the decisions about folders (the default)")
-    listed.set_defaults(action=_list)
-    listed.add_argument("--json", action="store_true", help="print one JSON document")
-    for name, action, summary in (
-        ("add", _add, "trust a project folder"),
-        ("refuse", _refuse, "do not trust a project folder, and do not ask about it again"),
-        ("remove", _remove, "remove the decision about a folder; the next prompt there asks again"),
-    ):
-        made = actions.add_parser(name, help=summary, description=summary)
-        made.set_defaults(action=action)
-        made.add_argument(
-            "folder",
-            metavar="FOLDER",
-            nargs="?",
-            default="",
-            help="the project's folder; without one, the project of the working folder",
-        )
-
-
-def run(args: argparse.Namespace) -> int:
-    """Do what was asked for."""
-    return args.action(args, FolderTrust(hermes_home()))
-
-
-def _list(args: argparse.Namespace, trust: FolderTrust) -> int:
+def _list(_args: argparse.Namespace, trust: FolderTrust) -> Report:
     decisions = trust.decisions()
-    if args.json:
-        print_json(decisions)
-    elif not decisions:
-        print("No folder is trusted. A prompt asks when a project wants more than to give text; 'hermes trust add'.")
-    else:
-        for one in decisions:
-            print(plain(f"{'trusted' if one.is_trusted else 'refused'}  {one.folder}  since {one.decided_at}"))
-    return 0
+    return Report(
+        decisions,
+        rows=[("trusted" if one.is_trusted else "refused", one.folder, f"since {one.decided_at}") for one in decisions],
+        empty="No folder is trusted. A prompt asks when a project wants more than to give text; 'hermes trust add'.",
+    )
 
 
-def _add(args: argparse.Namespace, trust: FolderTrust) -> int:
+def _add(args: argparse.Namespace, trust: FolderTrust) -> None:
     print(plain(f"trusted: {trust.decide(_existing(args.folder), is_trusted=True).folder}"))
-    return 0
 
 
-def _refuse(args: argparse.Namespace, trust: FolderTrust) -> int:
+def _refuse(args: argparse.Namespace, trust: FolderTrust) -> None:
     print(plain(f"not trusted: {trust.decide(_existing(args.folder), is_trusted=False).folder}"))
-    return 0
 
 
-def _remove(args: argparse.Namespace, trust: FolderTrust) -> int:
+def _remove(args: argparse.Namespace, trust: FolderTrust) -> None:
     folder = _folder(args.folder)
     if trust.forget(folder) is None:
         raise HermesError(f"there is no decision about {folder}; 'hermes trust list' shows them")
     print(plain(f"no decision any more: {folder}"))
-    return 0
 
 
 def _folder(text: str) -> Path:
@@ -82,3 +51,19 @@ def _existing(text: str) -> Path:
     if root != folder:
         raise HermesError(f"{folder} is inside the project {root}; a project is trusted as a whole: name {root}")
     return folder
+
+
+_FOLDER = Argument(
+    "folder FOLDER", "the project's folder; without one, the project of the working folder", nargs="?", default=""
+)
+
+COMMAND = Command(
+    default="list",
+    opened=lambda _args: nullcontext(FolderTrust(hermes_home())),
+    actions=(
+        Action("list", _list, "list the decisions about folders (the default)", JSON),
+        Action("add", _add, "trust a project folder", _FOLDER),
+        Action("refuse", _refuse, "do not trust a project folder, and do not ask about it again", _FOLDER),
+        Action("remove", _remove, "remove the decision about a folder; the next prompt there asks again", _FOLDER),
+    ),
+)

@@ -39,7 +39,7 @@ def _commands() -> list[list[str]]:
 @pytest.mark.parametrize("line", _commands(), ids=" ".join)
 def test_every_command_is_one_of_this_version(line: list[str]) -> None:
     assert line[0] == "hermes"
-    _module, parser = getattr(main, "_load")(line[1])  # noqa: B009
+    _command, parser = main.load_command(line[1])
     parser.parse_args(line[2:])
 
 

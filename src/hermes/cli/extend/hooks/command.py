@@ -7,7 +7,9 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes.cli.terminal import one_line, plain, print_json, print_note
+from hermes.cli.arguments import JSON, Action, Argument, Command, OneOf, flag
+from hermes.cli.report import Report
+from hermes.cli.terminal import one_line, plain, print_note
 from hermes.config import Config, apply_env, config_path, hermes_home, load_config, load_env_file
 from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError
@@ -17,55 +19,6 @@ from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
 from hermes.plugins.shell_hooks.consent import AllowList
 from hermes.sanitize import redact_text
 from hermes.tools.sandbox.confinement import Confinements
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the sub-commands."""
-    commands = parser.add_subparsers(dest="action", metavar="ACTION")
-    parser.set_defaults(action="list", json=False)
-    list_ = commands.add_parser("list", help="show hook commands, and the plugins that use hooks (the default)")
-    list_.add_argument("--json", action="store_true", help="print one JSON document")
-    test = commands.add_parser("test", help="run the commands of one hook with a sample event")
-    test.add_argument("event", metavar="EVENT", help="a hook, such as pre_tool_call")
-    test.add_argument("--tool", metavar="NAME", default="terminal", help="tool of the sample event (default: terminal)")
-    test.add_argument("--args", metavar="JSON", default="", help="arguments of the tool, as a JSON object")
-    test.add_argument("--accept-hooks", action="store_true", help="also run commands that are not accepted")
-    for name, verb in (("accept", "allow a command to run"), ("revoke", "no longer allow a command to run")):
-        consent = commands.add_parser(name, help=verb)
-        which = consent.add_mutually_exclusive_group(required=True)
-        which.add_argument("command", nargs="?", metavar="COMMAND", help="as configured, or its name: shell:1")
-        which.add_argument("--all", action="store_true", help="every command")
-    spec = commands.add_parser("spec", help="print the contract: hooks, middleware kinds and their fields")
-    spec.add_argument("name", nargs="?", default="", metavar="NAME", help="only this hook or middleware kind")
-    spec.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.epilog = (
-        "A hook command reads the event as JSON on stdin and answers with JSON on stdout. Exit code 2 blocks a tool "
-        "call, with the reason on stderr; any other code except 0 is a failure."
-    )
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action."""
-    if args.action == "spec":
-        from hermes.cli.extend.hooks.spec import print_spec
-
-        return print_spec(args.name, as_json=args.json)
-    configured = _configured(hermes_home())
-    match args.action:
-        case "list":
-            return _list(configured, as_json=args.json)
-        case "accept":
-            return _accept(configured, None if args.all else args.command)
-        case "revoke":
-            return _revoke(configured, None if args.all else args.command)
-        case _:
-            from hermes.cli.extend.hooks.trial import try_hook
-
-            accept = args.accept_hooks or configured.accept_all
-            confinements = Confinements(configured.config.terminal, home_redactor(configured.home))
-            return try_hook(
-                *(configured.home, configured.commands, args.event, args.tool, args.args, confinements), accept=accept
-            )
 
 
 class Configured(NamedTuple):
@@ -79,7 +32,8 @@ class Configured(NamedTuple):
     accept_all: bool
 
 
-def _configured(home: Path) -> Configured:
+def _configured() -> Configured:
+    home = hermes_home()
     warnings: list[str] = []
     apply_env(load_env_file(home, warnings=warnings))
     loaded = load_config(home)
@@ -87,33 +41,28 @@ def _configured(home: Path) -> Configured:
     accept_all = loaded.config.hooks_auto_accept or is_set("HERMES_ACCEPT_HOOKS")
     warnings += (*loaded.warnings, *remarks)
     for warning in warnings:
-        print_note(f"Warning: {_shown(warning)}")
+        print_note(f"Warning: {_printable(warning)}")
     return Configured(home, loaded.config, commands, warnings, accept_all)
 
 
 # -- list -----------------------------------------------------------------------------------------------------------
 
 
-def _list(configured: Configured, *, as_json: bool) -> int:
+def _list(_args: argparse.Namespace) -> Report:
+    configured = _configured()
     allow_list = AllowList(configured.home)
-    rows = [_row(command, allow_list, configured.accept_all) for command in configured.commands]
+    rows = [_hook_document(command, allow_list, configured.accept_all) for command in configured.commands]
     plugins = _plugins(configured)
-    if as_json:
-        document = {
-            "shell_hooks": rows,
-            "plugins": plugins,
-            "accept_all": configured.accept_all,
-            "warnings": [_shown(warning) for warning in configured.warnings],
-        }
-        print_json(document)
-        return 0
-    if not rows:
-        print(f"No hook commands are configured (the hooks section of {config_path(configured.home)}).")
-    for row in rows:
-        print(f"{row['name']}  {row['event']}  {row['consent']}  {row['command']}  ({_terms(row)})")
-    for plugin in plugins:
-        print(f"{plugin['key']}  plugin, {plugin['status']}  {', '.join(plugin['hooks'])}")
-    return 0
+    document = {
+        "shell_hooks": rows,
+        "plugins": plugins,
+        "accept_all": configured.accept_all,
+        "warnings": [_printable(warning) for warning in configured.warnings],
+    }
+    none = f"No hook commands are configured (the hooks section of {config_path(configured.home)})."
+    lines = [f"{row['name']}  {row['event']}  {row['consent']}  {row['command']}  ({_terms(row)})" for row in rows]
+    using = [f"{plugin['key']}  plugin, {plugin['status']}  {', '.join(plugin['hooks'])}" for plugin in plugins]
+    return Report(document, [*(lines or [none]), *using])
 
 
 def _terms(row: dict[str, Any]) -> str:
@@ -122,12 +71,12 @@ def _terms(row: dict[str, Any]) -> str:
     return ", ".join([*terms, "a failure blocks the call"] if row["on_error"] == "deny" else terms)
 
 
-def _row(command: HookCommand, allow_list: AllowList, accept_all: bool) -> dict[str, Any]:
+def _hook_document(command: HookCommand, allow_list: AllowList, accept_all: bool) -> dict[str, Any]:
     question = allow_list.question(command, Path.cwd())
     return {
         "name": command.name,
         "event": command.event,
-        "command": _shown(command.command),
+        "command": _printable(command.command),
         "matcher": command.matcher.pattern if command.matcher else "",
         "timeout": command.timeout,
         "on_error": command.on_error,
@@ -147,47 +96,100 @@ def _plugins(configured: Configured) -> list[dict[str, Any]]:
             if manifest.source == "bundled" and decision != "load":
                 continue
             status = "enabled" if decision == "load" else decision
-            found.append({"key": _shown(key), "status": status, "hooks": [_shown(h) for h in manifest.provides_hooks]})
+            found.append(
+                {"key": _printable(key), "status": status, "hooks": [_printable(h) for h in manifest.provides_hooks]}
+            )
     return found
 
 
 # -- accept and revoke ----------------------------------------------------------------------------------------------
 
 
-def _accept(configured: Configured, wanted: str | None) -> int:
+def _accept(args: argparse.Namespace) -> None:
+    configured, wanted = _configured(), None if args.all else args.command
     chosen = [one for one in configured.commands if wanted is None or wanted in (one.name, one.command)]
     if not chosen:
         raise HermesError(_no_such_command(wanted, configured))
     allow_list = AllowList(configured.home)
     allow_list.accept(*(allow_list.question(command, Path.cwd()) for command in chosen))
     for command in chosen:
-        print(f"Accepted for {command.event}: {_shown(command.command)}")
-    return 0
+        print(f"Accepted for {command.event}: {_printable(command.command)}")
 
 
-def _revoke(configured: Configured, wanted: str | None) -> int:
+def _revoke(args: argparse.Namespace) -> None:
+    configured, wanted = _configured(), None if args.all else args.command
     named = next((one.command for one in configured.commands if one.name == wanted), wanted)
     allow_list = AllowList(configured.home)
     gone = allow_list.revoke(named)
     if not gone and wanted is not None:
-        accepted = "; ".join(_shown(command) for command in allow_list.commands()) or "none"
+        accepted = "; ".join(_printable(command) for command in allow_list.commands()) or "none"
         raise HermesError(f"{wanted!r} is not an accepted hook command; accepted: {accepted}")
     for approval in gone:
-        print(f"Revoked for {approval.event}: {_shown(approval.command)}")
+        print(f"Revoked for {approval.event}: {_printable(approval.command)}")
     if not gone:
         print("No hook commands were accepted.")
     if configured.accept_all:
         setting = "HERMES_ACCEPT_HOOKS" if is_set("HERMES_ACCEPT_HOOKS", os.environ) else "hooks_auto_accept"
         print_note(f"Warning: {setting} still allows every hook command")
-    return 0
+
+
+def _test(args: argparse.Namespace) -> int:
+    from hermes.cli.extend.hooks.trial import try_hook
+
+    configured = _configured()
+    return try_hook(
+        configured.home,
+        configured.commands,
+        args.event,
+        args.tool,
+        args.args,
+        Confinements(configured.config.terminal, home_redactor(configured.home)),
+        accept=args.accept_hooks or configured.accept_all,
+    )
 
 
 def _no_such_command(wanted: str | None, configured: Configured) -> str:
-    configured_names = "; ".join(f"{one.name} ({_shown(one.command)})" for one in configured.commands)
+    configured_names = "; ".join(f"{one.name} ({_printable(one.command)})" for one in configured.commands)
     if not configured_names:
         return f"no hook commands are configured in {config_path(configured.home)}"
     return f"{wanted!r} is not a configured hook command; configured: {configured_names}"
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     return one_line(plain(redact_text(text)))
+
+
+_CHOSEN = OneOf(
+    Argument("command COMMAND", "as configured, or its name: shell:1", nargs="?"),
+    flag("--all", "every command"),
+    required=True,
+)
+
+COMMAND = Command(
+    default="list",
+    actions=(
+        Action("list", _list, "show hook commands, and the plugins that use hooks (the default)", JSON),
+        Action(
+            "test",
+            _test,
+            "run the commands of one hook with a sample event",
+            Argument("event EVENT", "a hook, such as pre_tool_call"),
+            Argument("--tool NAME", "tool of the sample event (default: terminal)", default="terminal"),
+            Argument("--args JSON", "arguments of the tool, as a JSON object", default=""),
+            flag("--accept-hooks", "also run commands that are not accepted"),
+        ),
+        Action("accept", _accept, "allow a command to run", _CHOSEN),
+        Action("revoke", _revoke, "no longer allow a command to run", _CHOSEN),
+        Action(
+            "spec",
+            "extend.hooks.spec:run_spec",
+            "print the contract: hooks, middleware kinds and their fields",
+            Argument("name NAME", "only this hook or middleware kind", nargs="?", default=""),
+            JSON,
+        ),
+    ),
+    epilog=(
+        "A hook command reads the event as JSON on stdin and answers with JSON on stdout. Exit code 2 blocks a tool "
+        "call, with the reason on stderr; any other code except 0 is a failure."
+    ),
+)

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
-from hermes.cli.terminal import print_json
+from hermes.cli.report import Report
 from hermes.contract.fields import Fields
 from hermes.contract.hooks import HOOKS, OBSERVER_SCHEMA, PAIRS, HookSpec
 from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA, MiddlewareSpec
 from hermes.errors import HermesError, did_you_mean
 
 
-def print_spec(name: str, *, as_json: bool) -> int:
-    """Print the whole contract, or one hook or middleware kind."""
-    if name and name not in HOOKS and name not in MIDDLEWARE:
+def run_spec(args: argparse.Namespace) -> Report:
+    """The whole contract, or one hook or middleware kind."""
+    name = args.name
+    if not name:
+        return Report(contract_document(), _overview())
+    if name not in HOOKS and name not in MIDDLEWARE:
         raise HermesError(_unknown(name))
-    if as_json:
-        document = contract_document() if not name else _part(name)
-        print_json(document)
-    elif name:
-        print(_page(name))
-    else:
-        print(_overview())
-    return 0
+    return Report(_document_of(name), _page(name))
 
 
 def contract_document() -> dict[str, Any]:
@@ -35,7 +32,7 @@ def contract_document() -> dict[str, Any]:
     }
 
 
-def _part(name: str) -> dict[str, Any]:
+def _document_of(name: str) -> dict[str, Any]:
     return _hook(HOOKS[name]) if name in HOOKS else _middleware(MIDDLEWARE[name])
 
 
@@ -68,17 +65,17 @@ def _fields(fields: Fields) -> list[dict[str, Any]]:
     return [field._asdict() for field in fields]
 
 
-def _overview() -> str:
+def _overview() -> list[str]:
     width = max(map(len, (*HOOKS, *MIDDLEWARE)))
     lines = [f"hooks ({OBSERVER_SCHEMA})"]
     lines += [f"  {spec.name:<{width}}  {spec.when}" for spec in HOOKS.values()]
     lines += [f"middleware ({MIDDLEWARE_SCHEMA})"]
     lines += [f"  {spec.kind:<{width}}  {spec.when}" for spec in MIDDLEWARE.values()]
-    return "\n".join([*lines, "'hermes hooks spec NAME' shows the fields of one of them."])
+    return [*lines, "'hermes hooks spec NAME' shows the fields of one of them."]
 
 
-def _page(name: str) -> str:
-    part = _part(name)
+def _page(name: str) -> list[str]:
+    part = _document_of(name)
     fields: list[dict[str, Any]] = part["fields"]
     widths = {key: max(len(str(field[key])) for field in fields) for key in ("name", "type", "safety")}
     lines = [f"{name} ({part['schema_version']})", f"when: {part['when']}", f"returns: {part['returns']}"]
@@ -88,7 +85,7 @@ def _page(name: str) -> str:
     for field in fields:
         columns = "  ".join(f"{field[key]:<{width}}" for key, width in widths.items())
         lines.append(f"  {columns}  {field['meaning']}{'' if field['always'] else ' (optional)'}")
-    return "\n".join(lines)
+    return lines
 
 
 def _unknown(name: str) -> str:

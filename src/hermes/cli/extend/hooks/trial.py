@@ -103,7 +103,7 @@ def _try_one(
     confinements: Confinements,
 ) -> bool:
     cwd = Path.cwd()
-    print(f"{command.name}  {_shown(command.command)}")
+    print(f"{command.name}  {_printable(command.command)}")
     if not command.applies_to(payload.get("tool_name")):
         print(f"  not run: its matcher does not match {payload.get('tool_name')}")
         return True
@@ -122,17 +122,17 @@ def _try_one(
         print(f"  exit code: {code}\n  time: {short_duration(finished.seconds)}")
         for name, output in (("stdout", finished.stdout), ("stderr", finished.stderr)):
             if output.strip():
-                print(f"  {name}: {_shown(output)}")
+                print(f"  {name}: {_printable(output)}")
         answer = read_verdict(command.event, finished)
     except HookCommandFailed as error:
         consequence = (
             "the call would be blocked" if command.on_error == "deny" else "the turn would continue without it"
         )
-        print(f"  failed: {_shown(str(error))} ({consequence})")
+        print(f"  failed: {_printable(str(error))} ({consequence})")
         return False
-    print(f"  verdict: {_shown(msgspec.json.encode(answer).decode()) if answer is not None else 'none'}")
+    print(f"  verdict: {_printable(msgspec.json.encode(answer).decode()) if answer is not None else 'none'}")
     return True
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     return one_line(redact_text(text), _LONGEST_SHOWN)

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from hermes.cli.extend.mcp.trial import open_home, show_manifest, try_server
-from hermes.cli.terminal import one_line, plain, print_json
-from hermes.commands.text import columns
+from hermes.cli.report import Report
+from hermes.cli.terminal import one_line, plain
 from hermes.config.edit import edit_config, edit_together, unset_config
 from hermes.config.schema.mcp import McpServerConfig
 from hermes.errors import HermesError
@@ -23,7 +23,7 @@ from hermes.mcp.transport.tokens import forget_tokens
 from hermes.sanitize import redact_text
 
 
-def run_add(args: argparse.Namespace) -> int:
+def run_add(args: argparse.Namespace) -> None:
     """Add a server. It is started first, so that an entry which cannot work is not saved."""
     home, config = open_home()
     if args.name in config.mcp_servers:
@@ -40,7 +40,6 @@ def run_add(args: argparse.Namespace) -> int:
     print(f"Added {plain(args.name)}. Its tools are the toolset {plain(toolset_name(args.name))}.")
     if entry.auth:
         print(f"Sign in with: hermes mcp login {plain(args.name)}")
-    return 0
 
 
 def _written_entry(args: argparse.Namespace) -> dict[str, Any]:
@@ -70,7 +69,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def run_remove(args: argparse.Namespace) -> int:
+def run_remove(args: argparse.Namespace) -> None:
     """Remove a server."""
     home, config = open_home()
     find_entry(config.mcp_servers, args.name)
@@ -78,10 +77,9 @@ def run_remove(args: argparse.Namespace) -> int:
     ManifestCache(home).remove(args.name)
     forget_tokens(home, args.name)
     print(f"Removed {plain(args.name)}.")
-    return 0
 
 
-def run_list(args: argparse.Namespace) -> int:
+def run_list(_args: argparse.Namespace) -> Report:
     """List the servers, without starting any."""
     home, config = open_home()
     cache = ManifestCache(home)
@@ -97,15 +95,8 @@ def run_list(args: argparse.Namespace) -> int:
         rows.append(
             {"name": name, "enabled": entry.enabled, "tools": tools, "where": redact_text(where), "problem": problem}
         )
-    if args.json:
-        print_json(rows)
-        return 0
-    if not rows:
-        print("There are no MCP servers. Add one with: hermes mcp add NAME -- COMMAND")
-        return 0
-    lines = [(row["name"], _state(row), one_line(row["problem"] or row["where"], 100)) for row in rows]
-    print("\n".join(plain(line) for line in columns(lines)))
-    return 0
+    cells = [("  " + row["name"], _state(row), one_line(row["problem"] or row["where"], 100)) for row in rows]
+    return Report(rows, rows=cells, empty="There are no MCP servers. Add one with: hermes mcp add NAME -- COMMAND")
 
 
 def _state(row: dict[str, Any]) -> str:
@@ -116,7 +107,7 @@ def _state(row: dict[str, Any]) -> str:
     return "not seen yet" if row["tools"] is None else f"{row['tools']} tools"
 
 
-def run_configure(args: argparse.Namespace) -> int:
+def run_configure(args: argparse.Namespace) -> None:
     """Show a server and its tools, or change what is offered of them."""
     home, config = open_home()
     entry = find_entry(config.mcp_servers, args.name)
@@ -135,7 +126,6 @@ def run_configure(args: argparse.Namespace) -> int:
         print(f"Its tools are not known yet; see them with: hermes mcp test {plain(args.name)}")
     else:
         show_manifest(args.name, manifest, entry)
-    return 0
 
 
 def _changes(args: argparse.Namespace) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from hermes.mcp.settings import find_entry
 from hermes.mcp.transport.tokens import forget_tokens
 
 
-def run_login(args: argparse.Namespace) -> int:
+def run_login(args: argparse.Namespace) -> None:
     """Sign in, and show what the server offers then."""
     home, config = open_home()
     entry = find_entry(config.mcp_servers, args.name)
@@ -22,16 +22,14 @@ def run_login(args: argparse.Namespace) -> int:
     forget_tokens(home, args.name)
     show_manifest(args.name, try_server(home, config, args.name, entry, show_address=_show), entry)
     print(f"Signed in at {plain(args.name)}.")
-    return 0
 
 
-def run_logout(args: argparse.Namespace) -> int:
+def run_logout(args: argparse.Namespace) -> None:
     """Forget the sign-in."""
     home, config = open_home()
     find_entry(config.mcp_servers, args.name)
     was_there = forget_tokens(home, args.name)
     print(f"Signed out of {plain(args.name)}." if was_there else f"There was no sign-in at {plain(args.name)}.")
-    return 0
 
 
 def _show(address: str) -> None:

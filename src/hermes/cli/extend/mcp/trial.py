@@ -28,7 +28,7 @@ from hermes.tools.sandbox.confinement import Confinements
 from hermes.tools.terminal.supervisor import ProcessSupervisor
 
 
-def run_test(args: argparse.Namespace) -> int:
+def run_test(args: argparse.Namespace) -> None:
     """Start the server and show it."""
     home, config = open_home()
     entry = find_entry(config.mcp_servers, args.name)
@@ -36,7 +36,6 @@ def run_test(args: argparse.Namespace) -> int:
     manifest = try_server(home, config, args.name, entry)
     show_manifest(args.name, manifest, entry)
     print(f"It answered after {short_duration(time.monotonic() - began)}.")
-    return 0
 
 
 def open_home() -> tuple[Path, Config]:

@@ -9,7 +9,8 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from hermes.cli.extend.plugins.installed import InstalledPlugins, PluginRow, as_json
-from hermes.cli.terminal import one_line, print_json, print_lines, table_width, word_wrapped
+from hermes.cli.report import Report
+from hermes.cli.terminal import one_line, print_lines, table_width, word_wrapped
 from hermes.commands.text import plural
 from hermes.config.schema.sections import PluginsConfig
 from hermes.errors import PluginError
@@ -164,27 +165,20 @@ def _safe(text: str, limit: int = 500) -> str:
     return one_line(redact_text(text), limit)
 
 
-def show_info(installed: InstalledPlugins, args: argparse.Namespace) -> int:
-    """Print a plugin in detail; with ``--load``, its registrations too."""
+def show_info(args: argparse.Namespace, installed: InstalledPlugins) -> Report:
+    """A plugin in detail; with ``--load``, its registrations too."""
     manifest = installed.find(args.name)
     row = installed.row(manifest)
     if not args.load:
-        if args.json:
-            print_json(as_json(row))
-        else:
-            print_lines(info_lines(row))
-        return 0
+        return Report(as_json(row), info_lines(row))
     try:
         with _loaded(installed, manifest) as plugin:
-            if args.json:
-                print_json({**as_json(row), "registered": _registered(plugin)})
-            else:
-                print_lines([*info_lines(row), *loaded_lines(plugin)])
+            document = {**as_json(row), "registered": _registered(plugin)}
+            return Report(document, [*info_lines(row), *loaded_lines(plugin)])
     except PluginError:
         if not args.json:
             print_lines(info_lines(row))
         raise
-    return 0
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ ENABLED, DISABLED = "plugins.enabled", "plugins.disabled"
 NEXT_SESSION = "Takes effect in the next session."
 
 
-def enable(installed: InstalledPlugins, args: argparse.Namespace) -> int:
+def enable(args: argparse.Namespace, installed: InstalledPlugins) -> None:
     """Enable a plugin."""
     manifests = installed.manifests()
     manifest = installed.find(args.name)
@@ -34,16 +34,14 @@ def enable(installed: InstalledPlugins, args: argparse.Namespace) -> int:
     grant_override(installed, manifest, args.allow_tool_override)
     for name in manifest.missing_env(os.environ):
         warn(f"{name} is not set; add it to {installed.home / '.env'}")
-    return 0
 
 
-def disable(installed: InstalledPlugins, args: argparse.Namespace) -> int:
+def disable(args: argparse.Namespace, installed: InstalledPlugins) -> None:
     """Disable a plugin."""
     manifests = installed.manifests()
     manifest = installed.find(args.name)
     _move(installed, manifest, manifests, to=DISABLED, out_of=ENABLED)
     print(f"Disabled plugin {manifest.key}. {NEXT_SESSION}")
-    return 0
 
 
 def enable_plugin(
@@ -105,7 +103,7 @@ _NOTES = "after-install.md"
 _MAX_NOTES_CHARS = 20_000
 
 
-def install(installed: InstalledPlugins, args: argparse.Namespace) -> int:
+def install(args: argparse.Namespace, installed: InstalledPlugins) -> None:
     """Install a plugin and optionally enable it."""
     source = parse_source(args.source, installed.cwd, args.ref)
     if source.is_unprotected:
@@ -118,7 +116,6 @@ def install(installed: InstalledPlugins, args: argparse.Namespace) -> int:
         ask_for_env(installed, manifest)
         _show_notes(manifest.path)
         _offer_to_enable(installed, manifest, manifests, args.enable)
-    return 0
 
 
 def _install_files(installed: InstalledPlugins, source: InstallSource, args: argparse.Namespace) -> str:
@@ -139,24 +136,24 @@ def _install_package(installed: InstalledPlugins, source: InstallSource) -> list
     return [point.name for point in points]
 
 
-def update(installed: InstalledPlugins, args: argparse.Namespace) -> int:
+def update(args: argparse.Namespace, installed: InstalledPlugins) -> None:
     """Fetch a plugin again from its source."""
     manifest = installed.find(args.name)
     if args.ref.startswith("-"):
         raise PluginError(f"{args.ref!r} is not a revision; give a branch, a tag or a commit")
     if manifest.source == "entrypoint":
-        return _update_package(installed, manifest, args.ref)
+        _update_package(installed, manifest, args.ref)
+        return
     done = update_plugin(installed.home, manifest, installed.shell, ref=args.ref, force=args.force)
     if done.is_unchanged:
         print_lines([f"Plugin {manifest.key} is up to date (revision {done.revision})."])
-        return 0
+        return
     print_lines([f"Plugin {manifest.key} updated from {done.before} to {done.revision}."])
     fresh = installed.find(manifest.key)
     ask_for_env(installed, fresh)
-    return 0
 
 
-def _update_package(installed: InstalledPlugins, manifest: PluginManifest, ref: str) -> int:
+def _update_package(installed: InstalledPlugins, manifest: PluginManifest, ref: str) -> None:
     from hermes.plugins.install.packages import install_package, package_of
 
     source = InstallSource("package", package_of(installed.home, manifest.key), ref=ref)
@@ -166,10 +163,9 @@ def _update_package(installed: InstalledPlugins, manifest: PluginManifest, ref: 
         print_lines([f"Plugin {manifest.key} is up to date (version {version})."])
     else:
         print_lines([f"Plugin {manifest.key} updated from {manifest.version} to {version}."])
-    return 0
 
 
-def remove(installed: InstalledPlugins, args: argparse.Namespace) -> int:
+def remove(args: argparse.Namespace, installed: InstalledPlugins) -> int:
     """Delete a plugin and its settings."""
     manifest = installed.find(args.name)
     package = ""

@@ -12,7 +12,9 @@ from typing import Any
 
 import msgspec
 
-from hermes.cli.terminal import one_line, plain, print_json
+from hermes.cli.arguments import JSON, Action, Argument, Command, flag
+from hermes.cli.report import Report
+from hermes.cli.terminal import one_line, plain
 from hermes.commands.text import plural
 from hermes.config import hermes_home, load_config
 from hermes.errors import HermesError, did_you_mean
@@ -27,35 +29,6 @@ examples:
   hermes skills check                            what is wrong with them; exit code 1 when one cannot be used
 """
 _LONGEST_DESCRIPTION = 76
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the sub-commands."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    parser.set_defaults(action=_list, json=False)
-    actions = parser.add_subparsers(metavar="ACTION")
-    listing = actions.add_parser("list", help="list the skills that a session here has (the default)")
-    listing.set_defaults(action=_list)
-    checking = actions.add_parser("check", help="check skills; exit code 1 when one cannot be used")
-    checking.add_argument("folders", metavar="FOLDER", nargs="*", type=Path, help="check these folders instead")
-    checking.set_defaults(action=_check)
-    for made in (listing, checking):
-        made.add_argument("--json", action="store_true", help="print one JSON document")
-    adding = actions.add_parser("add", help="copy a skill into your folder of skills; nothing of it is run")
-    adding.add_argument("source", metavar="SOURCE", help="a folder, a git URL, or owner/repo/folder for GitHub")
-    adding.add_argument("--ref", default="", metavar="REF", help="branch, tag or commit of a repository")
-    adding.add_argument("--all", action="store_true", help="add every skill in that place")
-    adding.add_argument("--force", action="store_true", help="replace a skill of the same name")
-    adding.set_defaults(action=_add)
-    removing = actions.add_parser("remove", help="delete skills of your folder")
-    removing.add_argument("names", metavar="NAME", nargs="+", help="the skill, as 'hermes skills list' shows it")
-    removing.set_defaults(action=_remove)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action."""
-    return args.action(args, hermes_home())
 
 
 @contextlib.contextmanager
@@ -82,25 +55,22 @@ def _opened_skills(home: Path) -> Generator[Skills]:
 # -- list -----------------------------------------------------------------------------------------------------------
 
 
-def _list(args: argparse.Namespace, home: Path) -> int:
+def _list(_args: argparse.Namespace, home: Path) -> Report:
     cwd = Path.cwd()
     with _opened_skills(home) as skills:
         found = skills.usable(cwd)
         broken = [skill for skill in skills.all(cwd) if skill.problem]
-    if args.json:
-        print_json([_record(skill) for skill in found])
-        return 0
-    if not found:
-        print("No skills. 'hermes skills add SOURCE' copies one into your folder of skills.")
     width = max((len(skill.name) for skill in found), default=0)
-    for skill in found:
-        print(f"{plain(skill.name):<{width}}  {skill.source:<7}  {one_line(skill.description, _LONGEST_DESCRIPTION)}")
+    lines = [
+        f"{skill.name:<{width}}  {skill.source:<7}  {one_line(skill.description, _LONGEST_DESCRIPTION)}"
+        for skill in found
+    ] or ["No skills. 'hermes skills add SOURCE' copies one into your folder of skills."]
     if broken:
-        print(f"{len(broken)} cannot be used: 'hermes skills check' says why")
-    return 0
+        lines.append(f"{len(broken)} cannot be used: 'hermes skills check' says why")
+    return Report([_skill_document(skill) for skill in found], lines)
 
 
-def _record(skill: SkillManifest) -> dict[str, Any]:
+def _skill_document(skill: SkillManifest) -> dict[str, Any]:
     record: dict[str, Any] = {
         "name": skill.name,
         "description": skill.description,
@@ -117,7 +87,7 @@ def _record(skill: SkillManifest) -> dict[str, Any]:
 # -- check ----------------------------------------------------------------------------------------------------------
 
 
-def _check(args: argparse.Namespace, home: Path) -> int:
+def _check(args: argparse.Namespace, home: Path) -> Report:
     cwd = Path.cwd()
     if args.folders:
         found = [read_manifest((cwd / folder).resolve(), "user") for folder in args.folders]
@@ -125,15 +95,13 @@ def _check(args: argparse.Namespace, home: Path) -> int:
         with _opened_skills(home) as skills:
             found = skills.all(cwd)
     notes = dict(shadowed(found))
-    if args.json:
-        print_json([{**_record(skill), "shadowed_by": notes.get(skill.folder, "")} for skill in found])
-    else:
-        for skill in found:
-            for line in _problem_lines(skill, notes.get(skill.folder, "")):
-                print(line)
-        broken = sum(bool(skill.problem) for skill in found)
-        print(f"{plural(len(found), 'skill')}, {broken} cannot be used")
-    return 1 if any(skill.problem for skill in found) else 0
+    broken = sum(bool(skill.problem) for skill in found)
+    lines = [line for skill in found for line in _problem_lines(skill, notes.get(skill.folder, ""))]
+    return Report(
+        [{**_skill_document(skill), "shadowed_by": notes.get(skill.folder, "")} for skill in found],
+        [*lines, f"{plural(len(found), 'skill')}, {broken} cannot be used"],
+        code=1 if broken else 0,
+    )
 
 
 def shadowed(found: list[SkillManifest]) -> Iterator[tuple[str, str]]:
@@ -149,17 +117,17 @@ def shadowed(found: list[SkillManifest]) -> Iterator[tuple[str, str]]:
 
 def _problem_lines(skill: SkillManifest, taken_by: str) -> Iterator[str]:
     if skill.problem:
-        yield f"broken   {plain(skill.problem)}"
+        yield f"broken   {skill.problem}"
     for remark in skill.remarks:
-        yield f"remark   {plain(skill.folder)}: {plain(remark)}"
+        yield f"remark   {skill.folder}: {remark}"
     if taken_by:
-        yield f"unused   {plain(skill.folder)}: {plain(taken_by)} has the same name and comes first"
+        yield f"unused   {skill.folder}: {taken_by} has the same name and comes first"
 
 
 # -- add, remove ----------------------------------------------------------------------------------------------------
 
 
-def _add(args: argparse.Namespace, home: Path) -> int:
+def _add(args: argparse.Namespace, home: Path) -> None:
     from hermes.cli.extend.skills.install import add_skills
 
     added = add_skills(home, args.source, Path.cwd(), os.environ, ref=args.ref, take_all=args.all, force=args.force)
@@ -168,10 +136,9 @@ def _add(args: argparse.Namespace, home: Path) -> int:
         for remark in skill.remarks:
             print(f"  {plain(remark)}")
     print("A skill is instructions for the agent, and may have scripts: read it before you use it.")
-    return 0
 
 
-def _remove(args: argparse.Namespace, home: Path) -> int:
+def _remove(args: argparse.Namespace, home: Path) -> None:
     from hermes.cli.extend.skills.install import remove_skill
 
     known = {skill.name: skill for skill in reversed(Skills(home, load_config(home).config.skills).all(Path.cwd()))}
@@ -181,4 +148,35 @@ def _remove(args: argparse.Namespace, home: Path) -> int:
         if skill is None:
             raise HermesError(f"there is no skill {name!r}{did_you_mean(name, own)}")
         print(f"removed {plain(str(remove_skill(skill, home)))}")
-    return 0
+
+
+COMMAND = Command(
+    default="list",
+    opened=lambda _args: contextlib.nullcontext(hermes_home()),
+    epilog=_EXAMPLES,
+    actions=(
+        Action("list", _list, "list the skills that a session here has (the default)", JSON),
+        Action(
+            "check",
+            _check,
+            "check skills; exit code 1 when one cannot be used",
+            Argument("folders FOLDER", "check these folders instead", nargs="*", type=Path),
+            JSON,
+        ),
+        Action(
+            "add",
+            _add,
+            "copy a skill into your folder of skills; nothing of it is run",
+            Argument("source SOURCE", "a folder, a git URL, or owner/repo/folder for GitHub"),
+            Argument("--ref REF", "branch, tag or commit of a repository", default=""),
+            flag("--all", "add every skill in that place"),
+            flag("--force", "replace a skill of the same name"),
+        ),
+        Action(
+            "remove",
+            _remove,
+            "delete skills of your folder",
+            Argument("names NAME", "the skill, as 'hermes skills list' shows it", nargs="+"),
+        ),
+    ),
+)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from hermes.cli.arguments import JSON, Action, Argument, Command, flag, repeatable
+from hermes.cli.report import Report
 from hermes.cli.runs.record.source import session_or_file
 from hermes.cli.runs.trace.session_argument import open_store, session_named
-from hermes.cli.terminal import plain, print_json
 from hermes.config import hermes_home
 from hermes.errors import HermesError
 
@@ -32,41 +34,7 @@ examples:
 _DEFAULT_KEY = "~/.ssh/id_ed25519"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the actions."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    sealing = actions.add_parser("seal", help="sign the last event of a session with an SSH key")
-    sealing.add_argument("session", nargs="?", metavar="SESSION", help="a session's id (default: the last one)")
-    sealing.add_argument(
-        "--key", metavar="FILE", default=_DEFAULT_KEY, help=f"the private key (default: {_DEFAULT_KEY})"
-    )
-    sealing.add_argument("--anchor", metavar="COMMAND", help="give the seal to this command, to keep it elsewhere")
-    sealing.add_argument("--hook", action="store_true", help="take the session from the input of a hook command")
-    exporting = actions.add_parser("export", help="write the events and seals of a session as one file")
-    exporting.add_argument("session", nargs="?", metavar="SESSION", help="a session's id (default: the last one)")
-    exporting.add_argument("-o", "--output", metavar="FILE", required=True, help="the file, readable only by you")
-    exporting.add_argument(
-        "--redact", metavar="PATTERN", action="append", default=[], help="leave out the bodies of these steps; * is all"
-    )
-    verifying = actions.add_parser("verify", help="check a file of 'export', or a session; exit code 1 if invalid")
-    verifying.add_argument("run", metavar="FILE", help="a file, or a session's id")
-    verifying.add_argument(
-        "--key", metavar="FILE", action="append", default=[], help="a public key that may have signed"
-    )
-    verifying.add_argument("--anchors", metavar="FILE", help="a file of seals that were kept elsewhere")
-    verifying.add_argument("--json", action="store_true", help="print one JSON document")
-    for made, action in ((sealing, _seal), (exporting, _export), (verifying, _verify)):
-        made.set_defaults(run_action=action)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action."""
-    return args.run_action(args)
-
-
-def _seal(args: argparse.Namespace) -> int:
+def _seal(args: argparse.Namespace) -> None:
     from hermes.trace.seals import seal_session
 
     name: str | None = args.session
@@ -81,7 +49,6 @@ def _seal(args: argparse.Namespace) -> int:
             raise HermesError(f"the anchor command ended with code {done.returncode}; the seal itself is stored")
     if not args.hook:
         print(f"sealed event {seal.seq} of {seal.session} with {seal.fingerprint}")
-    return 0
 
 
 def _session_of_hook(data: bytes) -> str:
@@ -94,7 +61,7 @@ def _session_of_hook(data: bytes) -> str:
     return found
 
 
-def _export(args: argparse.Namespace) -> int:
+def _export(args: argparse.Namespace) -> None:
     from hermes.cli.terminal import write_private_file
     from hermes.record.audit.evidence import export_evidence
     from hermes.trace.seals import SealFile
@@ -106,10 +73,9 @@ def _export(args: argparse.Namespace) -> int:
     write_private_file(Path(args.output), data.decode())
     if not seals:
         print("The session has no seal: 'hermes audit seal' signs it.", file=sys.stderr)
-    return 0
 
 
-def _verify(args: argparse.Namespace) -> int:
+def _verify(args: argparse.Namespace) -> Report:
     from hermes.record.audit.evidence import export_evidence, verify_evidence
     from hermes.trace.seals import SealFile, public_key_of, read_seals
 
@@ -124,11 +90,9 @@ def _verify(args: argparse.Namespace) -> int:
             data = export_evidence(store, session_id, SealFile(hermes_home(), session_id).read())
     result = verify_evidence(data, anchors)
     _check_signatures(result, [*result.seals, *anchors], allowed)
-    if args.json:
-        print_json({name: getattr(result, name) for name in ("session_id", "events", "redacted", "seals", "problems")})
-    else:
-        _print(result, bool(allowed))
-    return 1 if result.problems else 0
+    names = ("session_id", "events", "redacted", "seals", "problems")
+    document = {name: getattr(result, name) for name in names}
+    return Report(document, _verdict_lines(result, bool(allowed)), code=1 if result.problems else 0)
 
 
 def _check_signatures(result: Verification, seals: list[Seal], allowed: list[str]) -> None:
@@ -145,16 +109,50 @@ def _check_signatures(result: Verification, seals: list[Seal], allowed: list[str
             return
 
 
-def _print(result: Verification, knows_keys: bool) -> None:
-    for problem in result.problems:
-        print(plain(problem))
+def _verdict_lines(result: Verification, knows_keys: bool) -> Iterator[str]:
+    yield from result.problems
     if result.problems:
         return
     redacted = f", {result.redacted} redacted" if result.redacted else ""
-    print(f"valid: {result.events} events of {plain(result.session_id)}{redacted}")
+    yield f"valid: {result.events} events of {result.session_id}{redacted}"
     if not result.seals:
-        print("not sealed: the events fit each other, but the writer of the file may have invented all of them")
+        yield "not sealed: the events fit each other, but the writer of the file may have invented all of them"
         return
     last = max(result.seals, key=lambda seal: seal.seq)
     trust = "" if knows_keys else " (give the key that you expect with --key)"
-    print(f"sealed up to event {last.seq} by {last.fingerprint}{trust}")
+    yield f"sealed up to event {last.seq} by {last.fingerprint}{trust}"
+
+
+_SESSION = Argument("session SESSION", "a session's id (default: the last one)", nargs="?")
+
+COMMAND = Command(
+    epilog=_EXAMPLES,
+    actions=(
+        Action(
+            "seal",
+            _seal,
+            "sign the last event of a session with an SSH key",
+            _SESSION,
+            Argument("--key FILE", f"the private key (default: {_DEFAULT_KEY})", default=_DEFAULT_KEY),
+            Argument("--anchor COMMAND", "give the seal to this command, to keep it elsewhere"),
+            flag("--hook", "take the session from the input of a hook command"),
+        ),
+        Action(
+            "export",
+            _export,
+            "write the events and seals of a session as one file",
+            _SESSION,
+            Argument("-o, --output FILE", "the file, readable only by you", required=True),
+            repeatable("--redact PATTERN", "leave out the bodies of these steps; * is all"),
+        ),
+        Action(
+            "verify",
+            _verify,
+            "check a file of 'export', or a session; exit code 1 if invalid",
+            Argument("run FILE", "a file, or a session's id"),
+            repeatable("--key FILE", "a public key that may have signed"),
+            Argument("--anchors FILE", "a file of seals that were kept elsewhere"),
+            JSON,
+        ),
+    ),
+)

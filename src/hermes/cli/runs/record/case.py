@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from hermes.cli.arguments import Action, Argument, Command, flag
 from hermes.cli.chat.signals import cancelled_by_signals
 from hermes.cli.runs.trace.session_argument import open_store, session_named
 from hermes.cli.terminal import plain
@@ -21,36 +22,12 @@ examples:
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the actions."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    adding = actions.add_parser("add", help="write a test for a session")
-    adding.add_argument("session", nargs="?", metavar="SESSION", help="a session's id (default: the last one)")
-    adding.add_argument("--name", metavar="NAME", default="", help="name of the test (default: the id)")
-    adding.add_argument("--folder", metavar="DIR", default=_FOLDER, help=f"where to write it (default: {_FOLDER})")
-    adding.set_defaults(run_action=_add)
-    running = actions.add_parser("run", help="run tests; exit code 1 when one fails")
-    running.add_argument(
-        "places", nargs="*", metavar="PATH", default=[_FOLDER], help=f"files or folders (default: {_FOLDER})"
-    )
-    running.add_argument("--update", action="store_true", help="accept changed requests where the expectations hold")
-    running.set_defaults(run_action=_run)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action."""
-    return args.run_action(args)
-
-
-def _add(args: argparse.Namespace) -> int:
+def _add(args: argparse.Namespace) -> None:
     from hermes.record.checks.cases import add_case
 
     with open_store() as store:
         path = add_case(store, session_named(store, args.session), Path(args.folder), args.name)
     print(f"wrote {path} and its recording; edit what it expects")
-    return 0
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -70,3 +47,25 @@ def _run(args: argparse.Namespace) -> int:
         failed += not result.passed
     print(f"{len(paths) - failed} passed, {failed} failed")
     return 1 if failed else 0
+
+
+COMMAND = Command(
+    epilog=_EXAMPLES,
+    actions=(
+        Action(
+            "add",
+            _add,
+            "write a test for a session",
+            Argument("session SESSION", "a session's id (default: the last one)", nargs="?"),
+            Argument("--name NAME", "name of the test (default: the id)", default=""),
+            Argument("--folder DIR", f"where to write it (default: {_FOLDER})", default=_FOLDER),
+        ),
+        Action(
+            "run",
+            _run,
+            "run tests; exit code 1 when one fails",
+            Argument("places PATH", f"files or folders (default: {_FOLDER})", nargs="*", default=[_FOLDER]),
+            flag("--update", "accept changed requests where the expectations hold"),
+        ),
+    ),
+)

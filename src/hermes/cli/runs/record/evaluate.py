@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.cli import open_home
-from hermes.cli.arguments import positive_number
+from hermes.cli.arguments import JSON, Argument, Command, positive_number
 from hermes.cli.chat.signals import cancelled_by_signals
-from hermes.cli.runs.trace.format import fitted_table
-from hermes.cli.terminal import plain, print_json, write_private_file
+from hermes.cli.report import Report
+from hermes.cli.terminal import plain, write_private_file
 from hermes.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -36,24 +36,7 @@ examples:
 _HEADINGS = ("MODEL", "SAMPLES", "SCORE", "FAILED", "SKIPPED", "TOKENS", "COST", "TIME")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    parser.add_argument("dataset", metavar="DATASET", help="a JSONL file")
-    parser.add_argument("--models", metavar="A,B", required=True, help="models, or PROVIDER:MODEL, separated by commas")
-    parser.add_argument("--scorer", metavar="SCORER", default="exact", help="how answers are scored (default: exact)")
-    parser.add_argument("--name", metavar="NAME", default="", help="name of the evaluation (default: that of the file)")
-    parser.add_argument(
-        "--parallel", metavar="N", type=positive_number, default=4, help="samples at a time (default: 4)"
-    )
-    parser.add_argument("--budget-usd", metavar="USD", type=float, help="start no sample once this is spent")
-    parser.add_argument("--toolsets", metavar="NAMES", help="toolsets to offer, separated by commas")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--html", metavar="FILE", help="write a report that a browser shows")
-
-
-def run(args: argparse.Namespace) -> int:
+def _evaluate(args: argparse.Namespace) -> Report | int:
     """Run the evaluation and print the table."""
     from hermes.host import Host, HostOptions
     from hermes.record.checks.evaluation import Evaluation, read_dataset
@@ -86,12 +69,16 @@ def run(args: argparse.Namespace) -> int:
         print(file=sys.stderr)
     if args.html:
         write_private_file(Path(args.html), _page(args.name or path.stem, models, results))
-    if args.json:
-        print_json({"models": [_summary(model, results) for model in models], "results": results})
-    elif not args.html:
-        for line in fitted_table([_HEADINGS, *(_row(model, results) for model in models)], left=1):
-            print(line)
-    return 1 if any(one.status not in ("completed", "skipped") for one in results) else 0
+    code = 1 if any(one.status not in ("completed", "skipped") for one in results) else 0
+    if args.html and not args.json:
+        return code
+    return Report(
+        {"models": [_summary(model, results) for model in models], "results": results},
+        heads=_HEADINGS,
+        rows=[_score_cells(model, results) for model in models],
+        left=1,
+        code=code,
+    )
 
 
 def _summary(model: str, results: Sequence[SampleResult]) -> dict[str, object]:
@@ -109,7 +96,7 @@ def _summary(model: str, results: Sequence[SampleResult]) -> dict[str, object]:
     }
 
 
-def _row(model: str, results: Sequence[SampleResult]) -> tuple[str, ...]:
+def _score_cells(model: str, results: Sequence[SampleResult]) -> tuple[str, ...]:
     found = _summary(model, results)
     score = found["score"]
     return (
@@ -131,5 +118,22 @@ def _page(name: str, models: Sequence[str], results: Sequence[SampleResult]) -> 
         for one in results
     ]
     headings = ("sample", "model", "score", "status", "answer", "reason")
-    parts = [html_table(_HEADINGS, [_row(model, results) for model in models]), html_table(headings, rows)]
+    parts = [html_table(_HEADINGS, [_score_cells(model, results) for model in models]), html_table(headings, rows)]
     return page(name, parts)
+
+
+COMMAND = Command(
+    run=_evaluate,
+    arguments=(
+        Argument("dataset DATASET", "a JSONL file"),
+        Argument("--models A,B", "models, or PROVIDER:MODEL, separated by commas", required=True),
+        Argument("--scorer SCORER", "how answers are scored (default: exact)", default="exact"),
+        Argument("--name NAME", "name of the evaluation (default: that of the file)", default=""),
+        Argument("--parallel N", "samples at a time (default: 4)", type=positive_number, default=4),
+        Argument("--budget-usd USD", "start no sample once this is spent", type=float),
+        Argument("--toolsets NAMES", "toolsets to offer, separated by commas"),
+        JSON,
+        Argument("--html FILE", "write a report that a browser shows"),
+    ),
+    epilog=_EXAMPLES,
+)

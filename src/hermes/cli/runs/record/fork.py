@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from hermes.cli import open_home
-from hermes.cli.arguments import positive_number
+from hermes.cli.arguments import Argument, Command, flag, positive_number, repeatable
 from hermes.cli.chat.signals import cancelled_by_signals
 from hermes.cli.terminal import plain, print_data
 from hermes.config import Config
@@ -31,29 +31,7 @@ examples:
 _AT_ONCE = 4
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    parser.add_argument("session", metavar="SESSION", help="a session's id, or its beginning")
-    where = "the turn, or the step of a turn, from which the model is asked again"
-    parser.add_argument("--at", metavar="TURN[.STEP]", required=True, help=where)
-    parser.add_argument("--provider", metavar="NAME", default="", help="ask this provider from there on")
-    parser.add_argument("--model", metavar="MODEL", default="", help="ask this model from there on")
-    parser.add_argument("--system", metavar="FILE", help="replace the system prompt of that turn")
-    parser.add_argument(
-        "--message", metavar="TEXT", help="replace the message of that turn; with a step above 1, add a message"
-    )
-    parser.add_argument(
-        "--disable", metavar="PLUGIN", action="append", default=[], help="leave this plugin out (may be repeated)"
-    )
-    parser.add_argument(
-        "-n", dest="count", metavar="N", type=positive_number, default=1, help="make N forks (default: 1)"
-    )
-    parser.add_argument("--no-run", action="store_true", help="only make the session; 'hermes chat --resume' runs it")
-
-
-def run(args: argparse.Namespace) -> int:
+def _fork(args: argparse.Namespace) -> int:
     """Make the forks and run them."""
     from hermes.record.fork import ForkChanges, ForkPlace, fork_session
 
@@ -122,3 +100,23 @@ def _without_plugins(config: Config, names: list[str]) -> Config:
         return config
     plugins = msgspec.structs.replace(config.plugins, disabled=[*config.plugins.disabled, *names])
     return msgspec.structs.replace(config, plugins=plugins)
+
+
+_AT = "the turn, or the step of a turn, from which the model is asked again"
+_MESSAGE = "replace the message of that turn; with a step above 1, add a message"
+
+COMMAND = Command(
+    run=_fork,
+    arguments=(
+        Argument("session SESSION", "a session's id, or its beginning"),
+        Argument("--at TURN[.STEP]", _AT, required=True),
+        Argument("--provider NAME", "ask this provider from there on", default=""),
+        Argument("--model MODEL", "ask this model from there on", default=""),
+        Argument("--system FILE", "replace the system prompt of that turn"),
+        Argument("--message TEXT", _MESSAGE),
+        repeatable("--disable PLUGIN", "leave this plugin out (may be repeated)"),
+        Argument("-n N", "make N forks (default: 1)", dest="count", type=positive_number, default=1),
+        flag("--no-run", "only make the session; 'hermes chat --resume' runs it"),
+    ),
+    epilog=_EXAMPLES,
+)

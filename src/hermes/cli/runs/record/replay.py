@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from hermes.cli.arguments import positive_number
+from hermes.cli.arguments import JSON, Argument, Command, flag, positive_number
 from hermes.cli.chat.signals import cancelled_by_signals
+from hermes.cli.report import Report
 from hermes.cli.runs.record.source import config_for, open_run
-from hermes.cli.terminal import plain, print_json
+from hermes.commands.text import plural
 from hermes.config import hermes_home
 from hermes.errors import HermesError
 from hermes.log import discard_log
@@ -27,28 +28,7 @@ examples:
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "run", nargs="?", metavar="SESSION", help="a session's id, its beginning, or a bundle (default: the last one)"
-    )
-    parser.add_argument("--turn", metavar="N", type=positive_number, help="only turn N, counted from 1")
-    parser.add_argument(
-        "--tools",
-        choices=("recorded", "live"),
-        default="recorded",
-        help="recorded: no tool runs (the default); live: tools run again, in the session's folder",
-    )
-    parser.add_argument(
-        "--strict", action="store_true", help="compare versions, plugins, settings and decisions of plugins too"
-    )
-    parser.add_argument("--all", action="store_true", help="show every difference, not only the first")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-
-
-def run(args: argparse.Namespace) -> int:
+def _replay(args: argparse.Namespace) -> Report:
     """Replay and report."""
     from hermes.record.replay.replay import ReplaySettings, replay
     from hermes.record.show import difference_lines
@@ -64,16 +44,26 @@ def run(args: argparse.Namespace) -> int:
         config, interrupt = config_for(source), Interrupt()
         with cancelled_by_signals(interrupt):
             result = replay(source.store, source.session_id, hermes_home(), config, settings, interrupt=interrupt)
-    if args.json:
-        print_json(result)
-        return 0 if result.identical else 1
-    for note in result.notes:
-        print(f"note: {plain(note)}")
+    lines = [f"note: {note}" for note in result.notes]
     if result.identical:
-        turns = f"{result.turns} turn{'' if result.turns == 1 else 's'}"
-        print(f"identical ({turns}, {result.steps} model step{'' if result.steps == 1 else 's'})")
-        return 0
+        lines.append(f"identical ({plural(result.turns, 'turn')}, {plural(result.steps, 'model step')})")
     for difference in result.differences if args.all else result.differences[:1]:
-        for line in difference_lines(difference):
-            print(plain(line))
-    return 1
+        lines += difference_lines(difference)
+    return Report(result, lines, code=0 if result.identical else 1)
+
+
+_RUN = "a session's id, its beginning, or a bundle (default: the last one)"
+_TOOLS = "recorded: no tool runs (the default); live: tools run again, in the session's folder"
+
+COMMAND = Command(
+    run=_replay,
+    arguments=(
+        Argument("run SESSION", _RUN, nargs="?"),
+        Argument("--turn N", "only turn N, counted from 1", type=positive_number),
+        Argument("--tools", _TOOLS, choices=("recorded", "live"), default="recorded"),
+        flag("--strict", "compare versions, plugins, settings and decisions of plugins too"),
+        flag("--all", "show every difference, not only the first"),
+        JSON,
+    ),
+    epilog=_EXAMPLES,
+)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec.structs import asdict, replace
 
-from hermes.cli.arguments import positive_number
-from hermes.cli.runs.sessions import prune
+from hermes.cli.arguments import JSON, Action, Argument, Command, flag, moment, positive_number
+from hermes.cli.report import Report
+from hermes.cli.runs.sessions.prune import prune
 from hermes.cli.runs.sessions.transcript import event_lines, hit_lines, list_lines, markdown, transcript_lines
 from hermes.cli.runs.trace.session_argument import session_named
-from hermes.cli.terminal import confirm, one_line, print_data, print_note, write_private_file
+from hermes.cli.terminal import confirm, one_line, print_data, print_lines, print_note, write_private_file
 from hermes.commands.text import plural
 from hermes.config import hermes_home
 from hermes.config.secrets import home_redactor
@@ -29,6 +31,7 @@ DEFAULT_LIMIT = 20
 NO_LIMIT = 1_000_000_000
 
 _ID = "a session's id, or its beginning"
+_NONE_YET = "No sessions yet. Start one with: hermes chat --query TEXT"
 _EXAMPLES = """
 An id may be shortened to a unique beginning.
 
@@ -71,61 +74,11 @@ class Journal:
         self.runner.close()
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the sub-commands."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    parser.set_defaults(action=_list, limit=None, all=False, json=False)
-    actions = parser.add_subparsers(metavar="ACTION")
-
-    def add(name: str, action: Callable[[Journal, argparse.Namespace], int], summary: str) -> argparse.ArgumentParser:
-        made = actions.add_parser(name, help=summary)
-        made.set_defaults(action=action)
-        return made
-
-    listing = add("list", _list, "list the last sessions, newest first (the default)")
-    listing.add_argument("--limit", metavar="N", type=positive_number, help=f"show at most N (default {DEFAULT_LIMIT})")
-    listing.add_argument("--all", action="store_true", help="show every session, including those of child agents")
-    showing = add("show", _show, "print one session with its tool calls and usage")
-    showing.add_argument("id", metavar="ID", nargs="?", help=f"{_ID} (default: the last session)")
-    showing.add_argument("--events", action="store_true", help="print the recorded events instead")
-    searching = add("search", _search, "search messages")
-    searching.add_argument(
-        "--principal", metavar="NAME", default="", help="search the conversations of this caller instead of your own"
-    )
-    searching.add_argument("words", metavar="WORD", nargs="+", help='all must occur; "several words" are one phrase')
-    searching.add_argument(
-        "--limit", metavar="N", type=positive_number, help=f"show at most N (default {DEFAULT_LIMIT})"
-    )
-    for made in (listing, showing, searching):
-        made.add_argument("--json", action="store_true", help="print one JSON document")
-    exporting = add("export", _export, "write a session to a file or to stdout, secrets redacted")
-    exporting.add_argument("id", metavar="ID", help=_ID)
-    exporting.add_argument(
-        *("--format", "-f"),
-        choices=("jsonl", "markdown", "json"),
-        default="jsonl",
-        help="jsonl: everything, one record per line (the default); json: the same as one document; "
-        "markdown: the conversation",
-    )
-    exporting.add_argument("-o", "--output", metavar="FILE", default="-", help="write to FILE, readable only by you")
-    exporting.add_argument(
-        "--bundle", metavar="FILE", help="write everything that 'hermes replay FILE' needs on another machine"
-    )
-    deleting = add("delete", _delete, "delete sessions, including those of their child agents")
-    deleting.add_argument("ids", metavar="ID", nargs="+", help=_ID)
-    deleting.add_argument("--yes", "-y", action="store_true", help="do not ask")
-    prune.configure(add("prune", _prune, "delete sessions that were not used for some time"))
-    renaming = add("rename", _rename, "change the title of a session")
-    renaming.add_argument("id", metavar="ID", help=_ID)
-    renaming.add_argument("title", metavar="TITLE", nargs="+", help="the new title")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action."""
+@contextlib.contextmanager
+def _opened_journal(_args: argparse.Namespace) -> Generator[Journal]:
     journal = Journal(hermes_home())
     try:
-        return args.action(journal, args)
+        yield journal
     finally:
         journal.close()
 
@@ -133,78 +86,67 @@ def run(args: argparse.Namespace) -> int:
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
-def _list(journal: Journal, args: argparse.Namespace) -> int:
+def _list(args: argparse.Namespace, journal: Journal) -> Report:
     limit: int = args.limit or (NO_LIMIT if args.all else DEFAULT_LIMIT)
     rows = journal.rows(limit + 1, children=args.all)
     shown = rows[:limit]
-    if args.json:
-        _print_json([asdict(row) for row in shown])
-    elif not rows:
-        _print("No sessions yet. Start one with: hermes chat --query TEXT")
-    else:
+
+    def lines() -> Iterator[str]:
         deferred = {question.session_id for question in Questions(journal.store).pending() if question.deadline}
-        _print(*list_lines(shown, journal.runner, deferred))
-        if len(rows) > limit:
-            print(f"({limit} shown; use --limit N or --all for more)", file=sys.stderr)
-    return 0
+        yield from list_lines(shown, journal.runner, deferred)
+
+    return Report(
+        [asdict(row) for row in shown],
+        lines() if rows else [_NONE_YET],
+        notes=[f"({limit} shown; use --limit N or --all for more)"] if len(rows) > limit else [],
+    )
 
 
-def _show(journal: Journal, args: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace, journal: Journal) -> Report:
     records = journal.records(args.id or session_named(journal.store, None))
-    if args.json:
-        wanted = records if args.events else [record for record in records if record["record"] != "event"]
-        _print_json(_document(wanted))
-    elif args.events:
-        _print(*event_lines(records))
-    else:
-        _print(*transcript_lines(records, journal.runner))
-    return 0
+    wanted = records if args.events else [record for record in records if record["record"] != "event"]
+    lines = event_lines(records) if args.events else transcript_lines(records, journal.runner)
+    return Report(_document(wanted), lines)
 
 
-def _search(journal: Journal, args: argparse.Namespace) -> int:
+def _search(args: argparse.Namespace, journal: Journal) -> Report:
     # The shell has removed the quotes of a phrase; an argument with a space was one.
     query = " ".join(f'"{word}"' if " " in word.strip() and '"' not in word else word for word in args.words)
     found = journal.index.search(query, limit=args.limit or DEFAULT_LIMIT, principal=args.principal)
     redact = journal.redactor.redact
     hits = [replace(hit, title=redact(hit.title), snippet=redact(hit.snippet)) for hit in found]
-    if args.json:
-        _print_json([asdict(hit) for hit in hits])
-    elif not hits:
-        _print(f"No message matches {one_line(query, 60)}.")
-    else:
-        _print(*hit_lines(hits))
-    return 0
+    nothing = f"No message matches {one_line(query, 60)}."
+    return Report([asdict(hit) for hit in hits], hit_lines(hits) if hits else [nothing])
 
 
-def _export(journal: Journal, args: argparse.Namespace) -> int:
+def _export(args: argparse.Namespace, journal: Journal) -> None:
     if args.bundle:
         from hermes.record.bundle import write_bundle
 
         write_private_file(Path(args.bundle), write_bundle(journal.store, args.id))
-        return 0
+        return
     records = journal.records(args.id)
     if args.format == "markdown":
         text = markdown(records)
     elif args.format == "json":
-        text = _encode(_document(records), indent=2)
+        text = msgspec.json.format(msgspec.json.encode(_document(records))).decode()
     else:
-        text = "\n".join(map(_encode, records))
+        text = b"\n".join(map(msgspec.json.encode, records)).decode()
     if args.output == "-":
         print_data(text)
     else:
         write_private_file(Path(args.output), text + "\n")
-    return 0
 
 
 # -- changing -------------------------------------------------------------------------------------------------------
 
 
-def _delete(journal: Journal, args: argparse.Namespace) -> int:
+def _delete(args: argparse.Namespace, journal: Journal) -> int:
     chosen = {row.id: row for row in map(journal.sessions.get, args.ids)}
     if not args.yes:
         if not sys.stdin.isatty():
             raise HermesError("not a terminal: use --yes to delete without confirmation")
-        _print(*list_lines(list(chosen.values()), journal.runner))
+        print_lines(list_lines(list(chosen.values()), journal.runner))
         if not confirm(f"Delete {plural(len(chosen), 'session')}, including child agents?"):
             print("Nothing was deleted.")
             return 1
@@ -221,8 +163,8 @@ def _delete(journal: Journal, args: argparse.Namespace) -> int:
     return 0
 
 
-def _prune(journal: Journal, args: argparse.Namespace) -> int:
-    code, deleted = prune.prune(journal, args)
+def _prune(args: argparse.Namespace, journal: Journal) -> int:
+    code, deleted = prune(journal, args)
     if deleted:
         _forget_elsewhere(journal, deleted)
     return code
@@ -242,15 +184,11 @@ def _forget_elsewhere(journal: Journal, deleted: list[str]) -> None:
         print_note(f"Warning: their checkpoints are still there: {one_line(str(error))}")
 
 
-def _rename(journal: Journal, args: argparse.Namespace) -> int:
+def _rename(args: argparse.Namespace, journal: Journal) -> None:
     title = one_line(" ".join(args.title), 200)
     if not title:
         raise HermesError("the title is empty")
     journal.sessions.rename(args.id, title)
-    return 0
-
-
-# -- output ---------------------------------------------------------------------------------------------------------
 
 
 def _document(records: list[dict[str, Any]]) -> dict[str, Any]:
@@ -268,15 +206,81 @@ def _document(records: list[dict[str, Any]]) -> dict[str, Any]:
     return document
 
 
-def _encode(value: object, indent: int = 0) -> str:
-    text = msgspec.json.encode(value)
-    return (msgspec.json.format(text, indent=indent) if indent else text).decode()
+_LIMIT = Argument("--limit N", f"show at most N (default {DEFAULT_LIMIT})", type=positive_number)
+_YES = flag("--yes, -y", "do not ask")
 
-
-def _print_json(value: object) -> None:
-    print_data(_encode(value, indent=2))
-
-
-def _print(*lines: str) -> None:
-    for line in lines:
-        print(line)
+COMMAND = Command(
+    default="list",
+    opened=_opened_journal,
+    epilog=_EXAMPLES,
+    actions=(
+        Action(
+            "list",
+            _list,
+            "list the last sessions, newest first (the default)",
+            _LIMIT,
+            flag("--all", "show every session, including those of child agents"),
+            JSON,
+        ),
+        Action(
+            "show",
+            _show,
+            "print one session with its tool calls and usage",
+            Argument("id ID", f"{_ID} (default: the last session)", nargs="?"),
+            flag("--events", "print the recorded events instead"),
+            JSON,
+        ),
+        Action(
+            "search",
+            _search,
+            "search messages",
+            Argument("--principal NAME", "search the conversations of this caller instead of your own", default=""),
+            Argument("words WORD", 'all must occur; "several words" are one phrase', nargs="+"),
+            _LIMIT,
+            JSON,
+        ),
+        Action(
+            "export",
+            _export,
+            "write a session to a file or to stdout, secrets redacted",
+            Argument("id ID", _ID),
+            Argument(
+                "--format, -f",
+                "jsonl: everything, one record per line (the default); json: the same as one document; "
+                "markdown: the conversation",
+                choices=("jsonl", "markdown", "json"),
+                default="jsonl",
+            ),
+            Argument("-o, --output FILE", "write to FILE, readable only by you", default="-"),
+            Argument("--bundle FILE", "write everything that 'hermes replay FILE' needs on another machine"),
+        ),
+        Action(
+            "delete",
+            _delete,
+            "delete sessions, including those of their child agents",
+            Argument("ids ID", _ID, nargs="+"),
+            _YES,
+        ),
+        Action(
+            "prune",
+            _prune,
+            "delete sessions that were not used for some time",
+            Argument(
+                "--older-than AGE",
+                "those not used for this time (12h, 30d, 8w), or since a date such as 2025-03-01",
+                type=moment,
+                required=True,
+            ),
+            flag("--unfinished", "also those whose last turn was cut off and could be continued"),
+            flag("--dry-run", "only show what would be deleted"),
+            _YES,
+        ),
+        Action(
+            "rename",
+            _rename,
+            "change the title of a session",
+            Argument("id ID", _ID),
+            Argument("title TITLE", "the new title", nargs="+"),
+        ),
+    ),
+)

@@ -6,7 +6,6 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from hermes.cli.arguments import moment
 from hermes.cli.runs.sessions.transcript import list_lines
 from hermes.cli.terminal import confirm
 from hermes.commands.text import plural
@@ -18,22 +17,6 @@ if TYPE_CHECKING:
 
 #: How many sessions are listed before the question.
 _MOST_LISTED = 20
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument(
-        "--older-than",
-        metavar="AGE",
-        type=moment,
-        required=True,
-        help="those not used for this time (12h, 30d, 8w), or since a date such as 2025-03-01",
-    )
-    parser.add_argument(
-        "--unfinished", action="store_true", help="also those whose last turn was cut off and could be continued"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be deleted")
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
 
 
 def prune(journal: Journal, args: argparse.Namespace) -> tuple[int, list[str]]:

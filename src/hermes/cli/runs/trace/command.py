@@ -7,33 +7,38 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from hermes.cli.arguments import count, positive_number
-from hermes.cli.runs.trace import compare, export, page, stats
-from hermes.cli.runs.trace.format import NARROW, cost, event_text, table, width
+from hermes.cli.arguments import JSON, SINCE, Action, Argument, Command, count, flag, positive_number, repeatable
+from hermes.cli.report import Report, aligned
+from hermes.cli.runs.trace.format import NARROW, cost, event_text, width
 from hermes.cli.runs.trace.session_argument import open_store, session_named
-from hermes.cli.terminal import fitted, has_colour, one_line, plain, print_json, shows_unicode
+from hermes.cli.terminal import fitted, has_colour, one_line, shows_unicode
 from hermes.config import hermes_home
 from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.sanitize import Redactor
+from hermes.trace.journal.latency import GROUPINGS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hermes.trace.clean import Cleaner
     from hermes.trace.journal.overview import Overview
     from hermes.trace.journal.tail import StreamedEvent
+    from hermes.trace.records import SessionRecord
 
 DEFAULT_LIMIT = 20
 #: More than any journal holds.
 _NO_LIMIT = 1_000_000_000
 _POLL_SECONDS = 0.2
+#: The names of ``hermes.trace.formats``.
+FORMATS = ("atif", "atof", "otlp", "openinference", "jsonl")
 
 _EXAMPLES = """
 An id may be shortened to a unique beginning. Without one, the last session is used.
@@ -50,45 +55,12 @@ examples:
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the actions."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    actions = parser.add_subparsers(metavar="ACTION")
-    parser.set_defaults(run_action=_list, limit=None, all=False, json=False)
-    for name, declare, action, summary in (
-        ("list", _configure_list, _list, "list the last sessions with their totals (the default)"),
-        ("show", _configure_show, _show, "draw the timeline of a session"),
-        ("export", export.configure, export.run, "write a session in a format of other tools, secrets redacted"),
-        ("html", page.configure, page.run, "write the timeline of a session as one HTML file, secrets redacted"),
-        ("tail", _configure_tail, _tail, "print the last events, and new ones with --follow"),
-        ("stats", stats.configure, stats.run, "show time and cost by model, tool or plugin"),
-        ("verify", _configure_verify, _verify, "check that a session or a file is complete"),
-        ("diff", compare.configure_diff, compare.run_diff, "compare two sessions or bundles, step by step"),
-        ("bisect", compare.configure_bisect, compare.run_bisect, "find the setting or plugin that changes a run"),
-    ):
-        made = actions.add_parser(name, help=summary)
-        declare(made)
-        made.set_defaults(run_action=action)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action."""
-    return args.run_action(args)
-
-
 # -- list -----------------------------------------------------------------------------------------------------------
 
 _HEADINGS = ("ID", "STARTED", "TURNS", "CALLS", "TOOLS", "TOKENS", "COST")
 
 
-def _configure_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--limit", metavar="N", type=positive_number, help=f"show at most N (default {DEFAULT_LIMIT})")
-    parser.add_argument("--all", action="store_true", help="show every session, including those of child agents")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-
-
-def _list(args: argparse.Namespace) -> int:
+def _list(args: argparse.Namespace) -> Report:
     from hermes.trace.journal.overview import overview
 
     limit: int = args.limit or (_NO_LIMIT if args.all else DEFAULT_LIMIT)
@@ -96,19 +68,13 @@ def _list(args: argparse.Namespace) -> int:
         rows = overview(store, limit=limit, children=args.all)
         redactor = home_redactor(hermes_home())
         titles = ["TITLE", *(_title(row, runner, redactor) for row in rows)]
-    if args.json:
-        print_json(rows)
-    elif not rows:
-        print("No sessions yet. Start one with: hermes chat --query TEXT")
+    figures = [_HEADINGS, *map(_overview_row, rows)]
+    if width() < NARROW:
+        lines = aligned([(row[0], title) for row, title in zip(figures, titles, strict=True)], left=2)
     else:
-        figures = [_HEADINGS, *map(_overview_row, rows)]
-        if width() < NARROW:
-            lines = table([(row[0], title) for row, title in zip(figures, titles, strict=True)], left=2)
-        else:
-            lines = [f"{line}  {title}" for line, title in zip(table(figures, left=2), titles, strict=True)]
-        for line in lines:
-            print(fitted(line, width()))
-    return 0
+        lines = [f"{line}  {title}" for line, title in zip(aligned(figures, left=2), titles, strict=True)]
+    nothing = "No sessions yet. Start one with: hermes chat --query TEXT"
+    return Report(rows, [fitted(line, width()) for line in lines] if rows else [nothing])
 
 
 def _overview_row(row: Overview) -> tuple[str, ...]:
@@ -136,38 +102,29 @@ def _title(row: Overview, runner: Runner, redactor: Redactor) -> str:
 # -- show -----------------------------------------------------------------------------------------------------------
 
 
-def _configure_show(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", nargs="?", metavar="SESSION", help="a session's id, or its beginning")
-    parser.add_argument("--turn", metavar="N", type=int, help="only turn N, counted from 1")
-    parser.add_argument("--json", action="store_true", help="print the records as one JSON document")
-
-
-def _show(args: argparse.Namespace) -> int:
-    from hermes.cli.runs.trace.timeline import ChartStyle, draw, side_rows, summary, turn_rows
+def _show(args: argparse.Namespace) -> Report:
     from hermes.trace.journal.session import session_record
 
     with open_store() as store:
         session = session_record(store, session_named(store, args.session), home_redactor(hermes_home()))
-    if args.json:
-        print_json(session)
-        return 0
-    turns = list(enumerate(session.turns, start=1))
-    if args.turn is not None:
-        turns = [(number, turn) for number, turn in turns if number == args.turn]
-        if not turns:
-            raise HermesError(f"found --turn {args.turn}; the session has turns 1 to {len(session.turns)}")
+    if args.turn is not None and not 1 <= args.turn <= len(session.turns):
+        raise HermesError(f"found --turn {args.turn}; the session has turns 1 to {len(session.turns)}")
+    return Report(session, _chart_lines(session, args.turn), is_painted=True)
+
+
+def _chart_lines(session: SessionRecord, only: int | None) -> Iterator[str]:
+    from hermes.cli.runs.trace.timeline import ChartStyle, draw, side_rows, summary, turn_rows
+
     style = ChartStyle(width(), _has_unicode(), has_colour())
-    print(fitted(f"{session.id}  {one_line(session.title)}", style.width))
-    print(fitted(summary(session), style.width))
-    for number, turn in turns:
-        print(f"\nturn {number}")
-        for line in draw(list(turn_rows(session, turn)), style):
-            print(line)
-    if session.side_calls and args.turn is None:
-        print("\nbetween turns")
-        for line in draw(side_rows(session), style):
-            print(line)
-    return 0
+    yield fitted(f"{session.id}  {one_line(session.title)}", style.width)
+    yield fitted(summary(session), style.width)
+    for number, turn in enumerate(session.turns, start=1):
+        if only in (None, number):
+            yield f"\nturn {number}"
+            yield from draw(list(turn_rows(session, turn)), style)
+    if session.side_calls and only is None:
+        yield "\nbetween turns"
+        yield from draw(side_rows(session), style)
 
 
 def _has_unicode() -> bool:
@@ -178,16 +135,7 @@ def _has_unicode() -> bool:
 # -- tail -----------------------------------------------------------------------------------------------------------
 
 
-def _configure_tail(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", nargs="?", metavar="SESSION", help="only this session (default: all)")
-    parser.add_argument("-f", "--follow", action="store_true", help="keep printing new events, of any process")
-    parser.add_argument(
-        "-n", "--events", type=count, default=20, metavar="N", help="events to start with (default: 20)"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
-
-
-def _tail(args: argparse.Namespace) -> int:
+def _tail(args: argparse.Namespace) -> None:
     from hermes.trace.clean import Cleaner
     from hermes.trace.journal.tail import EventStream
 
@@ -201,7 +149,6 @@ def _tail(args: argparse.Namespace) -> int:
             time.sleep(_POLL_SECONDS)
             for event in stream.new():
                 _print_event(event, clean, args.json)
-    return 0
 
 
 def _print_event(event: StreamedEvent, clean: Cleaner, as_json: bool) -> None:
@@ -221,29 +168,19 @@ def _print_event(event: StreamedEvent, clean: Cleaner, as_json: bool) -> None:
 # -- verify ---------------------------------------------------------------------------------------------------------
 
 
-def _configure_verify(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", nargs="?", metavar="SESSION", help="a session's id, its beginning, or a file")
-    parser.add_argument("--all", action="store_true", help="check every session")
-    parser.add_argument("--atif", metavar="FILE", action="append", default=[], help="check an ATIF document")
-    parser.add_argument("--atof", metavar="FILE", action="append", default=[], help="check an ATOF stream")
-    parser.add_argument("--json", action="store_true", help="print the problems as one JSON document")
-
-
-def _verify(args: argparse.Namespace) -> int:
+def _verify(args: argparse.Namespace) -> Report:
     files = [*((path, "atif") for path in args.atif), *((path, "atof") for path in args.atof)]
     if bool(args.session) + args.all + bool(files) != 1:
         raise HermesError("give one session or file, or --all ('hermes trace list' shows the sessions)")
     if args.session and Path(args.session).is_file():
         files = [(args.session, "")]
     found = {path: _check_file(Path(path), form) for path, form in files} if files else _check_sessions(args)
-    if args.json:
-        print(msgspec.json.encode(found).decode())
-    else:
-        for name, problems in found.items():
-            print(f"{name}: {'valid' if not problems else 'invalid'}")
-            for problem in problems:
-                print(f"  {plain(str(problem))}")
-    return 1 if any(found.values()) else 0
+    lines = [
+        line
+        for name, problems in found.items()
+        for line in (f"{name}: {'valid' if not problems else 'invalid'}", *(f"  {problem}" for problem in problems))
+    ]
+    return Report(found, lines, code=1 if any(found.values()) else 0)
 
 
 def _check_sessions(args: argparse.Namespace) -> dict[str, list[Any]]:
@@ -267,3 +204,95 @@ def _check_file(path: Path, form: str) -> list[Any]:
         return list(verify_file(path.read_bytes(), form))
     except OSError as error:
         raise HermesError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+_SESSION = Argument("session SESSION", "a session's id, or its beginning", nargs="?")
+_COMPARED = "a session's id, its beginning, or a bundle"
+
+COMMAND = Command(
+    default="list",
+    epilog=_EXAMPLES,
+    actions=(
+        Action(
+            "list",
+            _list,
+            "list the last sessions with their totals (the default)",
+            Argument("--limit N", f"show at most N (default {DEFAULT_LIMIT})", type=positive_number),
+            flag("--all", "show every session, including those of child agents"),
+            JSON,
+        ),
+        Action(
+            "show",
+            _show,
+            "draw the timeline of a session",
+            _SESSION,
+            Argument("--turn N", "only turn N, counted from 1", type=int),
+            flag("--json", "print the records as one JSON document"),
+        ),
+        Action(
+            "export",
+            "runs.trace.export:run_export",
+            "write a session in a format of other tools, secrets redacted",
+            _SESSION,
+            Argument("--to", "the format (default: atif)", choices=FORMATS, default="atif"),
+            Argument("-o, --output FILE", "write to FILE, readable only by you", default="-"),
+            flag("--explain", "list what the format cannot represent, and export nothing"),
+        ),
+        Action(
+            "html",
+            "runs.trace.export:run_html",
+            "write the timeline of a session as one HTML file, secrets redacted",
+            _SESSION,
+            Argument(
+                "-o, --output FILE", "write to FILE, readable only by you (SESSION.html); - prints it", default=""
+            ),
+        ),
+        Action(
+            "tail",
+            _tail,
+            "print the last events, and new ones with --follow",
+            Argument("session SESSION", "only this session (default: all)", nargs="?"),
+            flag("-f, --follow", "keep printing new events, of any process"),
+            Argument("-n, --events N", "events to start with (default: 20)", type=count, default=20),
+            flag("--json", "print one JSON object per line"),
+        ),
+        Action(
+            "stats",
+            "runs.trace.stats:run_stats",
+            "show time and cost by model, tool or plugin",
+            Argument("--by", "group by (default: model)", choices=GROUPINGS, default="model"),
+            SINCE,
+            JSON,
+        ),
+        Action(
+            "verify",
+            _verify,
+            "check that a session or a file is complete",
+            Argument("session SESSION", "a session's id, its beginning, or a file", nargs="?"),
+            flag("--all", "check every session"),
+            repeatable("--atif FILE", "check an ATIF document"),
+            repeatable("--atof FILE", "check an ATOF stream"),
+            flag("--json", "print the problems as one JSON document"),
+        ),
+        Action(
+            "diff",
+            "runs.trace.compare:run_diff",
+            "compare two sessions or bundles, step by step",
+            Argument("before A", _COMPARED),
+            Argument("after B", _COMPARED),
+            flag("--strict", "compare versions, plugins and their decisions too"),
+            JSON,
+            Argument("--html FILE", "write a report that a browser shows"),
+            epilog="Exit codes: 0 the same, 1 different.",
+        ),
+        Action(
+            "bisect",
+            "runs.trace.compare:run_bisect",
+            "find the setting or plugin that changes a run",
+            Argument("before A", f"{_COMPARED}, or a config.yaml"),
+            Argument("after B", f"{_COMPARED}, or a config.yaml"),
+            Argument("--run SESSION", "the run to replay (default: A)"),
+            epilog="Exit codes: 0 a setting or plugin was found, 1 none changes the run.",
+        ),
+    ),
+)

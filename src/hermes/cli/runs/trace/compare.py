@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from hermes.cli.chat.signals import cancelled_by_signals
+from hermes.cli.report import Report
 from hermes.cli.runs.record.source import open_run
-from hermes.cli.terminal import plain, print_json, write_private_file
+from hermes.cli.terminal import plain, print_lines, write_private_file
 from hermes.config import Config, hermes_home
 from hermes.config.load import load_text
 from hermes.errors import HermesError
@@ -23,20 +25,8 @@ if TYPE_CHECKING:
     from hermes.record.recording import Recording
     from hermes.record.totals import Totals
 
-_RUN = "a session's id, its beginning, or a bundle"
 
-
-def configure_diff(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``diff``."""
-    parser.add_argument("before", metavar="A", help=_RUN)
-    parser.add_argument("after", metavar="B", help=_RUN)
-    parser.add_argument("--strict", action="store_true", help="compare versions, plugins and their decisions too")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--html", metavar="FILE", help="write a report that a browser shows")
-    parser.epilog = "Exit codes: 0 the same, 1 different."
-
-
-def run_diff(args: argparse.Namespace) -> int:
+def run_diff(args: argparse.Namespace) -> Report | int:
     """Compare two runs."""
     from hermes.record.compare import compare_recordings
     from hermes.record.totals import totals_of
@@ -47,36 +37,34 @@ def run_diff(args: argparse.Namespace) -> int:
     totals = [totals_of(run) for run in runs]
     if args.html:
         write_private_file(Path(args.html), _page(runs, differences, totals))
-    if args.json:
-        print_json({"a": runs[0].id, "b": runs[1].id, "differences": differences, "totals": totals})
-    elif not args.html:
-        _print(runs, differences, totals)
-    return 1 if differences else 0
+        if not args.json:
+            return 1 if differences else 0
+    document = {"a": runs[0].id, "b": runs[1].id, "differences": differences, "totals": totals}
+    return Report(document, _difference_lines(runs, differences, totals), code=1 if differences else 0)
 
 
-def _print(runs: list[Recording], differences: list[Difference], totals: list[Totals]) -> None:
+def _difference_lines(runs: list[Recording], differences: list[Difference], totals: list[Totals]) -> Iterator[str]:
     from hermes.record.show import difference_lines
 
     for difference in differences:
-        for line in difference_lines(difference, names=(runs[0].id, runs[1].id)):
-            print(plain(line))
+        yield from difference_lines(difference, names=(runs[0].id, runs[1].id))
     if not differences:
-        print("the same")
+        yield "the same"
     for name, one, other in _total_rows(totals):
         if one != other:
-            print(f"{name}: {one} -> {other}")
+            yield f"{name}: {one} -> {other}"
 
 
 def _total_rows(totals: list[Totals]) -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, str]] = []
     for name in totals[0].__struct_fields__:
         values = [getattr(one, name) for one in totals]
-        shown = [_shown(value) for value in values]
+        shown = [_number_text(value) for value in values]
         rows.append((name.replace("_", " "), shown[0], shown[1]))
     return rows
 
 
-def _shown(value: float | None) -> str:
+def _number_text(value: float | None) -> str:
     if value is None:
         return "unknown"
     return f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
@@ -92,14 +80,6 @@ def _page(runs: list[Recording], differences: list[Difference], totals: list[Tot
 
 
 # -- bisect ---------------------------------------------------------------------------------------------------------
-
-
-def configure_bisect(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``bisect``."""
-    parser.add_argument("before", metavar="A", help=f"{_RUN}, or a config.yaml")
-    parser.add_argument("after", metavar="B", help=f"{_RUN}, or a config.yaml")
-    parser.add_argument("--run", metavar="SESSION", help="the run to replay (default: A)")
-    parser.epilog = "Exit codes: 0 a setting or plugin was found, 1 none changes the run."
 
 
 def run_bisect(args: argparse.Namespace) -> int:
@@ -126,8 +106,7 @@ def run_bisect(args: argparse.Namespace) -> int:
         return 1
     print(plain(str(found.culprit)))
     if found.result is not None and found.result.differences:
-        for line in difference_lines(found.result.differences[0]):
-            print(plain(line))
+        print_lines(difference_lines(found.result.differences[0]))
     return 0
 
 

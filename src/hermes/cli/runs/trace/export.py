@@ -1,8 +1,9 @@
-"""``hermes trace export``: a past session in a format of other tools."""
+"""``hermes trace export`` and ``html``: a past session in a format of other tools, or as a page."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
@@ -10,37 +11,41 @@ from pathlib import Path
 import msgspec
 
 from hermes.cli.runs.trace.session_argument import open_store, session_named
-from hermes.cli.terminal import print_data, write_private_file
+from hermes.cli.terminal import print_data, print_lines, write_private_file
 from hermes.config import hermes_home
 from hermes.config.secrets import home_redactor
 from hermes.trace.records import SessionRecord
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", nargs="?", metavar="SESSION", help="a session's id, or its beginning")
-    parser.add_argument("--to", choices=tuple(_FORMATS), default="atif", help="the format (default: atif)")
-    parser.add_argument("-o", "--output", metavar="FILE", default="-", help="write to FILE, readable only by you")
-    parser.add_argument(
-        "--explain", action="store_true", help="list what the format cannot represent, and export nothing"
-    )
-
-
-def run(args: argparse.Namespace) -> int:
+def run_export(args: argparse.Namespace) -> None:
+    """Write a session in a format of other tools."""
     if args.explain:
-        print(f"{args.to} cannot represent, or represents differently:")
-        for line in explanation(args.to):
-            print(f"- {line}")
-        return 0
+        print_lines([f"{args.to} cannot represent, or represents differently:"])
+        print_lines(f"- {line}" for line in explanation(args.to))
+        return
     from hermes.trace.journal.session import session_record
 
     with open_store() as store:
         record = session_record(store, session_named(store, args.session), home_redactor(hermes_home()))
-    text = b"".join(line + b"\n" for line in _lines(args.to, record))
-    if args.output == "-":
-        print_data(text.decode(), end="")
+    _write(b"".join(line + b"\n" for line in _lines(args.to, record)).decode(), args.output)
+
+
+def run_html(args: argparse.Namespace) -> None:
+    """Write the timeline of a session as one HTML file."""
+    from hermes.trace.clean import Cleaner
+    from hermes.web.documents.export import session_document
+
+    with open_store() as store, contextlib.closing(store.new_runner()) as runner:
+        session_id = session_named(store, args.session)
+        text = session_document(store, session_id, runner.is_alive, Cleaner(home_redactor(hermes_home())))
+    _write(text, args.output or f"{session_id}.html")
+
+
+def _write(text: str, output: str) -> None:
+    if output == "-":
+        print_data(text, end="")
     else:
-        write_private_file(Path(args.output), text.decode())
-    return 0
+        write_private_file(Path(output), text)
 
 
 def explanation(form: str) -> tuple[str, ...]:
@@ -59,16 +64,10 @@ _SPANS = (
 )
 
 
-#: Format -> its function in ``hermes.trace.formats``: gives one document, or lines.
-_FORMATS = {
-    "atif": "document",
-    "atof": "lines",
-    "otlp": "export",
-    "openinference": "export",
-    "jsonl": "lines",
-}
+#: The function of each module in ``hermes.trace.formats``: gives one document, or lines.
+_FUNCTIONS = {"atif": "document", "atof": "lines", "otlp": "export", "openinference": "export", "jsonl": "lines"}
 
 
 def _lines(form: str, record: SessionRecord) -> Iterable[bytes]:
-    made = getattr(import_module(f"hermes.trace.formats.{form}"), _FORMATS[form])(record)
-    return made if _FORMATS[form] == "lines" else (msgspec.json.encode(made),)
+    made = getattr(import_module(f"hermes.trace.formats.{form}"), _FUNCTIONS[form])(record)
+    return made if _FUNCTIONS[form] == "lines" else (msgspec.json.encode(made),)

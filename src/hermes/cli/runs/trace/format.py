@@ -1,11 +1,10 @@
-"""Figures, tables and recorded events as text, for the actions of ``hermes trace`` and other reports."""
+"""Figures and recorded events as text, for the actions of ``hermes trace`` and other reports."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from hermes.cli.terminal import cells, short_duration, table_width, terminal_width
-from hermes.commands.text import columns
+from hermes.cli.terminal import short_duration, terminal_width
 from hermes.journal.bodies import message_text
 
 _NARROWEST = 24
@@ -30,25 +29,6 @@ def cost(usd: float | None) -> str:
         return "-"
     # Small sums need more places.
     return f"${usd:,.2f}" if usd >= 1 else f"${usd:.4f}"
-
-
-def fitted_table(rows: list[tuple[str, ...]], left: int = 1) -> list[str]:
-    """A table; on a terminal that is too narrow for it each row is a record."""
-    lines, screen = table(rows, left), table_width()
-    return lines if max(map(cells, lines)) <= screen else columns(rows, indent="", width=screen)
-
-
-def table(rows: list[tuple[str, ...]], left: int = 1) -> list[str]:
-    """Rows as aligned lines: the first ``left`` columns left-aligned, the others right-aligned."""
-    widths = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines: list[str] = []
-    for row in rows:
-        padded = (
-            cell + " " * (size - cells(cell)) if column < left else " " * (size - cells(cell)) + cell
-            for column, (cell, size) in enumerate(zip(row, widths, strict=True))
-        )
-        lines.append("  ".join(padded).rstrip())
-    return lines
 
 
 Body = dict[str, Any]

@@ -7,9 +7,10 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from hermes.cli import home_with_variables
 from hermes.cli.failures import EXIT_INTERRUPTED
 from hermes.cli.terminal import can_prompt, one_line, plain, print_json
-from hermes.config import apply_env, hermes_home, load_config, load_env_file
+from hermes.config import load_config
 from hermes.errors import HermesError
 from hermes.sanitize import Redactor
 
@@ -22,47 +23,15 @@ if TYPE_CHECKING:
 UNANSWERED = 3
 TERMINATED = 143
 
-_EPILOG = """
-The answer goes to stdout, everything else to stderr. When the agent asks something, answer at the terminal; without
-one the exit code is 3, and the same command with --task and the answer continues. Ctrl-C cancels the remote task.
 
-Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 waits for an answer, 130 interrupted, 143 terminated.
-
-examples:
-  hermes a2a call http://127.0.0.1:8800 'What is in this folder?'
-  hermes a2a call https://agent.example.org 'Hello' --token-env AGENT_TOKEN
-  hermes a2a call http://127.0.0.1:8800 --task 5f2c91d0 approve
-"""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EPILOG
-    add = parser.add_argument
-    add("agent", metavar="URL", help="URL of the agent, or its name under a2a.agents in config.yaml")
-    add("message", help="message to send; with --task, the answer to its question, such as approve or deny")
-    add("--token-env", default="", metavar="NAME", help="environment variable that holds its token")
-    add("--context", default="", metavar="ID", help="continue that conversation")
-    add("--task", default="", metavar="ID", help="answer the question of that task")
-    answer = parser.add_mutually_exclusive_group()
-    answer.add_argument("--approve", action="store_true", help="approve everything the agent asks for during the call")
-    answer.add_argument("--deny", action="store_true", help="deny everything the agent asks for during the call")
-    add("--json", action="store_true", help="print one JSON document when done")
-    add("--no-stream", action="store_true", help="wait for the whole answer instead of streaming it")
-    add("--timeout", type=_seconds, metavar="SECONDS", help="how long the agent may be silent (a2a.call_timeout)")
-
-
-def run(args: argparse.Namespace) -> int:
+def run_call(args: argparse.Namespace) -> int:
     """Call the agent."""
     from hermes.peers.addresses import Peer, find_peer, read_token
     from hermes.peers.failures import missing_sdk
 
     if not args.message.strip():
         raise HermesError("the message is empty; write what the agent should do")
-    home = hermes_home()
-    apply_env(load_env_file(home))
-    settings = load_config(home).config.a2a
+    settings = load_config(home_with_variables()).config.a2a
     peer = find_peer(settings, os.environ, args.agent)
     token = read_token(os.environ, args.token_env, "--token-env") if args.token_env else peer.token
     # An address that the user typed may be in a private network.
@@ -213,13 +182,3 @@ async def _read_line() -> str:
         return (await line).decode(errors="replace").strip()
     finally:
         loop.remove_reader(descriptor)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 1e9:
-        raise argparse.ArgumentTypeError(f"found {text!r}; a number of seconds above 0 is expected")
-    return seconds

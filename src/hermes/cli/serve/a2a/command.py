@@ -7,7 +7,19 @@ import os
 import sys
 
 from hermes.cli import open_home
-from hermes.cli.arguments import port_number
+from hermes.cli.arguments import (
+    HOST,
+    MODEL,
+    PLUGIN,
+    VERBOSE,
+    Action,
+    Argument,
+    Command,
+    OneOf,
+    flag,
+    port_number,
+    seconds,
+)
 from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import print_warnings
 
@@ -17,39 +29,20 @@ examples:
   hermes a2a serve --host 0.0.0.0 --port 8800 --public-url https://agent.example.org
   hermes a2a call http://127.0.0.1:8800 "What is in this folder?"
 """
+_CALL_EXAMPLES = """
+The answer goes to stdout, everything else to stderr. When the agent asks something, answer at the terminal; without
+one the exit code is 3, and the same command with --task and the answer continues. Ctrl-C cancels the remote task.
+
+Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 waits for an answer, 130 interrupted, 143 terminated.
+
+examples:
+  hermes a2a call http://127.0.0.1:8800 'What is in this folder?'
+  hermes a2a call https://agent.example.org 'Hello' --token-env AGENT_TOKEN
+  hermes a2a call http://127.0.0.1:8800 --task 5f2c91d0 approve
+"""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the sub-commands."""
-    from hermes.cli.serve.a2a import call as a2a_call
-
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
-    summary = "serve this agent until Ctrl-C; the first line on stdout is its address"
-    serve = actions.add_parser("serve", help=summary, description=summary)
-    add = serve.add_argument
-    add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1); any other needs tokens")
-    add("--port", type=port_number, default=0, metavar="N", help="port to listen on (default: any free one)")
-    add("--grpc-port", type=port_number, metavar="N", help="serve gRPC too, on this port; 0 is any free one")
-    add("--public-url", default="", metavar="URL", help="URL of this server for others, on its card")
-    add("--provider", default="", help="provider to use instead of the configured one")
-    add("-m", "--model", default="", help="model to use instead of the configured one")
-    add("--plugin", metavar="KEY", action="append", default=[], help="load this plugin too (repeatable)")
-    add("-v", "--verbose", action="store_true", help="show the log on stderr")
-    serve.set_defaults(action=_serve)
-    summary = "send a message to another agent and show its answer"
-    call = actions.add_parser("call", help=summary, description=summary)
-    a2a_call.configure(call)
-    call.set_defaults(action=a2a_call.run)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the sub-command."""
-    return args.action(args)
-
-
-def _serve(args: argparse.Namespace) -> int:
+def _serve(args: argparse.Namespace) -> None:
     # The SDK's own spans would duplicate those of the turn.
     os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
     from hermes.http_server.listen_address import ListenAddress, check_listen_address
@@ -72,10 +65,50 @@ def _serve(args: argparse.Namespace) -> int:
         check_provider(host)
         print_warnings((*loaded.warnings, *host.notices, *missing_workers(host)), redactor.redact)
         serve(host, A2AListenAddress(args.host, args.port, args.public_url, args.grpc_port), principals, _announce)
-    return 0
 
 
 def _announce(url: str, grpc_address: str) -> None:
     print(url, flush=True)
     if grpc_address:
         print(f"gRPC at {grpc_address}", file=sys.stderr, flush=True)
+
+
+_AGENT = "URL of the agent, or its name under a2a.agents in config.yaml"
+_MESSAGE = "message to send; with --task, the answer to its question, such as approve or deny"
+_TIMEOUT = "how long the agent may be silent (a2a.call_timeout)"
+
+COMMAND = Command(
+    epilog=_EXAMPLES,
+    actions=(
+        Action(
+            "serve",
+            _serve,
+            "serve this agent until Ctrl-C; the first line on stdout is its address",
+            HOST,
+            Argument("--port N", "port to listen on (default: any free one)", type=port_number, default=0),
+            Argument("--grpc-port N", "serve gRPC too, on this port; 0 is any free one", type=port_number),
+            Argument("--public-url URL", "URL of this server for others, on its card", default=""),
+            *MODEL,
+            PLUGIN,
+            VERBOSE,
+        ),
+        Action(
+            "call",
+            "serve.a2a.call:run_call",
+            "send a message to another agent and show its answer",
+            Argument("agent URL", _AGENT),
+            Argument("message", _MESSAGE),
+            Argument("--token-env NAME", "environment variable that holds its token", default=""),
+            Argument("--context ID", "continue that conversation", default=""),
+            Argument("--task ID", "answer the question of that task", default=""),
+            OneOf(
+                flag("--approve", "approve everything the agent asks for during the call"),
+                flag("--deny", "deny everything the agent asks for during the call"),
+            ),
+            flag("--json", "print one JSON document when done"),
+            flag("--no-stream", "wait for the whole answer instead of streaming it"),
+            Argument("--timeout SECONDS", _TIMEOUT, type=seconds),
+            epilog=_CALL_EXAMPLES,
+        ),
+    ),
+)

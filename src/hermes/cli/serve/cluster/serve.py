@@ -12,8 +12,9 @@ import threading
 import time
 from collections.abc import Sequence
 
-from hermes.cli.arguments import port_number
-from hermes.config import apply_env, hermes_home, load_config, load_env_file
+from hermes.cli import home_with_variables
+from hermes.cli.arguments import VERBOSE, Argument, Command, port_number
+from hermes.config import load_config
 from hermes.config.schema.sections import Config
 from hermes.errors import HermesError
 from hermes.log import setup_logging
@@ -35,22 +36,12 @@ _MAX_PAUSE = 60.0
 _SECONDS_UNTIL_TRUSTED = 60.0
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    add = parser.add_argument
-    add("--health-port", type=port_number, metavar="N", help="serve health and readiness of all on this port")
-    add("-v", "--verbose", action="store_true", help="show the log on stderr")
-
-
-def run(args: argparse.Namespace) -> int:
+def _supervise(args: argparse.Namespace) -> int:
     """Start the processes and keep them running until a signal comes."""
-    home = hermes_home()
-    apply_env(load_env_file(home))
+    home = home_with_variables()
     setup_logging(home, verbose=args.verbose)
     config = load_config(home).config
-    lines = [_parts(line) for line in config.serve.commands]
+    lines = [_words_of(line) for line in config.serve.commands]
     if not lines:
         raise HermesError(
             "serve.commands is empty, so there is nothing to start; for example: "
@@ -65,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
     return supervisor.run()
 
 
-def _parts(line: str) -> list[str]:
-    from hermes.cli.main import COMMANDS
+def _words_of(line: str) -> list[str]:
+    from hermes.cli.commands import COMMANDS
 
     try:
         parts = shlex.split(line)
@@ -83,7 +74,7 @@ def _parts(line: str) -> list[str]:
 def check_commands(config: Config) -> None:
     """Raise when ``serve.commands`` cannot be started as it is written."""
     for line in config.serve.commands:
-        _parts(line)
+        _words_of(line)
 
 
 class _Process:
@@ -200,3 +191,12 @@ class Supervisor:
 def _label(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
     return f'{{command="{escaped}"}}'
+
+
+_HEALTH = "serve health and readiness of all on this port"
+
+COMMAND = Command(
+    run=_supervise,
+    arguments=(Argument("--health-port N", _HEALTH, type=port_number), VERBOSE),
+    epilog=_EXAMPLES,
+)

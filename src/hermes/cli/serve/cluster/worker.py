@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hermes.cli import open_home
-from hermes.cli.arguments import port_number, positive_number
+from hermes.cli.arguments import PLUGIN, VERBOSE, Argument, Command, port_number, positive_number
 from hermes.cli.terminal import print_warnings
 from hermes.config.schema.sections import Config
 from hermes.errors import HermesError
@@ -32,19 +32,7 @@ what is left. The exit code is 0 then, and 75 when other workers have removed it
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    add = parser.add_argument
-    add("--slots", type=positive_number, metavar="N", help="turns that run at the same time (worker.slots)")
-    add("--workspace", metavar="NAME", help="name of the workspace whose turns it takes (worker.workspace)")
-    add("--health-port", type=port_number, metavar="N", help="serve health, readiness and metrics on this port")
-    add("--plugin", metavar="KEY", action="append", default=[], help="load this plugin too (repeatable)")
-    add("-v", "--verbose", action="store_true", help="show the log on stderr")
-
-
-def run(args: argparse.Namespace) -> int:
+def _work(args: argparse.Namespace) -> int:
     """Work until a signal comes."""
     home, redactor, loaded = open_home(verbose=args.verbose)
     config = loaded.config
@@ -144,3 +132,20 @@ def _answering(worker: Worker, metrics: TurnMetrics | None, host: str, port: int
         yield
     finally:
         server.close()
+
+
+_SLOTS = "turns that run at the same time (worker.slots)"
+_WORKSPACE = "name of the workspace whose turns it takes (worker.workspace)"
+_HEALTH = "serve health, readiness and metrics on this port"
+
+COMMAND = Command(
+    run=_work,
+    arguments=(
+        Argument("--slots N", _SLOTS, type=positive_number),
+        Argument("--workspace NAME", _WORKSPACE),
+        Argument("--health-port N", _HEALTH, type=port_number),
+        PLUGIN,
+        VERBOSE,
+    ),
+    epilog=_EXAMPLES,
+)

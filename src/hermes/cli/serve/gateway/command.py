@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 
-from hermes.cli.terminal import one_line, plain, print_json
+from hermes.cli.arguments import JSON, MODEL, PLUGIN, VERBOSE, Action, Argument, Command, OneOf, flag, repeatable
+from hermes.cli.report import Report
+from hermes.cli.terminal import one_line, plain
 from hermes.commands.text import plural
 from hermes.config import hermes_home, load_config
 from hermes.config.secrets import home_redactor
@@ -28,119 +30,40 @@ _LONGEST_TEXT = 60
 _MOST_CHATS = 10
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the sub-commands."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
-    summary = "run the platforms, and the OpenAI-compatible API, until Ctrl-C"
-    run_parser = actions.add_parser("run", help=summary, description=summary)
-    add = run_parser.add_argument
-    add("--platform", metavar="NAME", action="append", default=[], help="run only this platform (repeatable)")
-    add("--no-api", action="store_true", help="do not serve the OpenAI-compatible API")
-    add("--no-web", action="store_true", help="do not serve the page at the address of the API")
-    add("--provider", default="", help="provider to use instead of the configured one")
-    add("-m", "--model", default="", help="model to use instead of the configured one")
-    add("--plugin", metavar="KEY", action="append", default=[], help="load this plugin too (repeatable)")
-    add("-v", "--verbose", action="store_true", help="show the log on stderr")
-    run_parser.set_defaults(action=_run)
-    summary = "show the platforms, and messages that were not sent or not answered"
-    status = actions.add_parser("status", help=summary, description=summary)
-    status.add_argument("--json", action="store_true", help="print JSON")
-    status.set_defaults(action=_status)
-    summary = "send a message again that failed, or whose outcome is unknown"
-    retry = actions.add_parser("retry", help=summary, description=summary)
-    retry.add_argument("number", type=int, metavar="NUMBER", help="number of the message, from 'hermes gateway status'")
-    retry.set_defaults(action=_retry)
-    _configure_pairing(actions)
-
-
-def _configure_pairing(actions: Any) -> None:
-    summary = "list the users of the platforms, let users in, or lock them out"
-    pair = actions.add_parser("pair", help=summary, description=summary)
-    kinds = pair.add_subparsers(metavar="ACTION", required=True)
-    summary = "list who asked to be let in, and who is in"
-    listing = kinds.add_parser("list", help=summary, description=summary)
-    listing.add_argument("--json", action="store_true", help="print JSON")
-    listing.set_defaults(action=_list_users)
-    summary = "let in the user who has this code"
-    approve = kinds.add_parser("approve", help=summary, description=summary)
-    approve.add_argument("code", metavar="CODE", help="the code that the gateway gave to the user")
-    _add_role(approve)
-    approve.set_defaults(action=_approve)
-    summary = "let in a user without a code, or change what a user may do"
-    adding = kinds.add_parser("add", help=summary, description=summary)
-    _add_user(adding)
-    _add_role(adding)
-    adding.set_defaults(action=_add)
-    summary = "lock a user out again"
-    revoke = kinds.add_parser("revoke", help=summary, description=summary)
-    _add_user(revoke)
-    revoke.set_defaults(action=_revoke)
-
-
-def _add_user(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("platform", metavar="PLATFORM", help="name of the platform")
-    parser.add_argument("user", metavar="USER", help="id of the user there")
-
-
-def _add_role(parser: argparse.ArgumentParser) -> None:
-    roles = parser.add_mutually_exclusive_group()
-    flags: dict[str, Any] = {"action": "store_const", "dest": "role", "default": "user"}
-    roles.add_argument("--owner", const="owner", help="the user is you: the same memory, files and rights", **flags)
-    roles.add_argument("--approver", const="approver", help="the user may also answer approvals", **flags)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the sub-command."""
-    return args.action(args)
-
-
-def _run(args: argparse.Namespace) -> int:
-    from hermes.cli.serve.gateway.process import run_gateway  # the server and all it needs
-
-    return run_gateway(args)
-
-
 # -- users -----------------------------------------------------------------------------------------------------------
 
 
-def _list_users(args: argparse.Namespace) -> int:
+def _list_users(_args: argparse.Namespace) -> Report:
     from hermes.gateway.store.users import GatewayUsers
 
     with closing(_store()) as store:
         known = GatewayUsers(store)
         users, requests = known.all(), known.pending()
-    if args.json:
-        print_json({"users": msgspec.to_builtins(users), "requests": msgspec.to_builtins(requests)})
-        return 0
-    if not users and not requests:
-        print("No user was let in, and none asks for it.")
-    for user in users:
-        print(f"{plain(user.platform)}  {plain(user.user_id)}  {one_line(user.name, 40)}  {user.role}")
+    lines = [f"{user.platform}  {user.user_id}  {one_line(user.name, 40)}  {user.role}" for user in users]
     for request in requests:
         minutes = int((time.time() - request.requested_at) / 60)
-        who = f"{plain(request.platform)}  {plain(request.user_id)}  {one_line(request.name, 40)}"
-        print(f"{who}  asked {minutes} min ago: hermes gateway pair approve CODE")
-    return 0
+        who = f"{request.platform}  {request.user_id}  {one_line(request.name, 40)}"
+        lines.append(f"{who}  asked {minutes} min ago: hermes gateway pair approve CODE")
+    return Report(
+        {"users": msgspec.to_builtins(users), "requests": msgspec.to_builtins(requests)},
+        lines or ["No user was let in, and none asks for it."],
+    )
 
 
-def _approve(args: argparse.Namespace) -> int:
+def _approve(args: argparse.Namespace) -> None:
     from hermes.gateway.store.users import GatewayUsers
 
     with closing(_store()) as store:
         user = GatewayUsers(store).approve(args.code, args.role)
     print(f"{plain(user.name)} ({plain(user.user_id)} on {plain(user.platform)}) is let in as {user.role}.")
-    return 0
 
 
-def _add(args: argparse.Namespace) -> int:
+def _add(args: argparse.Namespace) -> None:
     from hermes.gateway.store.users import GatewayUsers
 
     with closing(_store()) as store:
         user = GatewayUsers(store).add(args.platform.lower(), args.user, args.role)
     print(f"{plain(user.user_id)} on {plain(user.platform)} is let in as {user.role}.")
-    return 0
 
 
 def _revoke(args: argparse.Namespace) -> int:
@@ -158,7 +81,7 @@ def _revoke(args: argparse.Namespace) -> int:
 # -- state -----------------------------------------------------------------------------------------------------------
 
 
-def _status(args: argparse.Namespace) -> int:
+def _status(_args: argparse.Namespace) -> Report:
     from hermes.gateway.status import read_status
     from hermes.gateway.store.inbox import Inbox
     from hermes.gateway.store.outbox import Outbox
@@ -192,13 +115,7 @@ def _status(args: argparse.Namespace) -> int:
             for one in undelivered
         ],
     }
-    if args.json:
-        print_json(document)
-        return 0
-    redact = home_redactor(home).redact
-    for line in _status_lines(document):
-        print(plain(redact(line)))
-    return 0
+    return Report(document, map(home_redactor(home).redact, _status_lines(document)))
 
 
 def _status_lines(document: dict[str, Any]) -> Iterator[str]:
@@ -248,14 +165,66 @@ def _waiting_lines(document: dict[str, Any]) -> Iterator[str]:
         yield f"  and {plural(len(chats) - _MOST_CHATS, 'more chat')}"
 
 
-def _retry(args: argparse.Namespace) -> int:
+def _retry(args: argparse.Namespace) -> None:
     from hermes.gateway.store.outbox import Outbox
 
     with closing(_store()) as store:
         row = Outbox(store).retry(args.number)
     print(f"Message {row.number} to {plain(row.message.chat_id)} is sent again by the gateway.")
-    return 0
 
 
 def _store() -> Store:
     return home_store(hermes_home())
+
+
+_USER = (
+    Argument("platform PLATFORM", "name of the platform"),
+    Argument("user USER", "id of the user there"),
+)
+
+
+def _role(name: str, meaning: str) -> Argument:
+    return Argument(f"--{name}", meaning, action="store_const", dest="role", const=name, default="user")
+
+
+_ROLE = OneOf(
+    _role("owner", "the user is you: the same memory, files and rights"),
+    _role("approver", "the user may also answer approvals"),
+)
+_PAIRING = (
+    Action("list", _list_users, "list who asked to be let in, and who is in", JSON),
+    Action(
+        "approve",
+        _approve,
+        "let in the user who has this code",
+        Argument("code CODE", "the code that the gateway gave to the user"),
+        _ROLE,
+    ),
+    Action("add", _add, "let in a user without a code, or change what a user may do", *_USER, _ROLE),
+    Action("revoke", _revoke, "lock a user out again", *_USER),
+)
+
+COMMAND = Command(
+    epilog=_EXAMPLES,
+    actions=(
+        Action(
+            "run",
+            "serve.gateway.process:run_gateway",
+            "run the platforms, and the OpenAI-compatible API, until Ctrl-C",
+            repeatable("--platform NAME", "run only this platform (repeatable)"),
+            flag("--no-api", "do not serve the OpenAI-compatible API"),
+            flag("--no-web", "do not serve the page at the address of the API"),
+            *MODEL,
+            PLUGIN,
+            VERBOSE,
+        ),
+        Action("status", _status, "show the platforms, and messages that were not sent or not answered", JSON),
+        Action(
+            "retry",
+            _retry,
+            "send a message again that failed, or whose outcome is unknown",
+            Argument("number NUMBER", "number of the message, from 'hermes gateway status'", type=int),
+        ),
+        Action("pair", "", "list the users of the platforms, let users in, or lock them out", actions=_PAIRING),
+    ),
+)

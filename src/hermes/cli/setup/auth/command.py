@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator
 from typing import Any, NamedTuple
 
 from hermes.agent.llm.models import Models
-from hermes.cli.runs.trace.format import fitted_table
-from hermes.cli.terminal import plain, print_json, print_note, secret_from_stdin, typed_secret
+from hermes.cli.arguments import JSON, Action, Argument, Command, flag
+from hermes.cli.report import Report
+from hermes.cli.terminal import plain, print_note, secret_from_stdin, typed_secret
 from hermes.config import Config, hermes_home, load_config, load_env_file
 from hermes.config.schema.sections import ModelConfig, PoolStrategy
 from hermes.errors import ConfigError, CredentialError
@@ -39,41 +41,15 @@ class AuthHome(NamedTuple):
     env: dict[str, str]
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the sub-commands."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    parser.set_defaults(action=_list, json=False)
-    actions = parser.add_subparsers(metavar="ACTION")
-    adding = actions.add_parser("add", help="store a key")
-    adding.add_argument("--key-stdin", action="store_true", help="read the key from standard input")
-    adding.set_defaults(action=_add)
-    listing = actions.add_parser("list", help="list stored credentials and their state (the default)")
-    listing.add_argument("--json", action="store_true", help="print one JSON document")
-    listing.set_defaults(action=_list)
-    removing = actions.add_parser("remove", help="remove a key or a sign-in")
-    removing.set_defaults(action=_remove)
-    login = actions.add_parser("login", help="sign in with OAuth instead of a key")
-    login.add_argument("--device", action="store_true", help="sign in on another device, with a code")
-    login.add_argument("--no-browser", action="store_true", help="only print the URL to open")
-    login.set_defaults(action=_login)
-    for made in (adding, removing, login):
-        made.add_argument("provider", metavar="PROVIDER", help="as 'hermes model list' shows it")
-    removing.add_argument("id", metavar="ID", nargs="?", default="", help="as 'hermes auth list' shows it")
-    for made in (adding, removing, login):
-        name = "the name it is stored under" if made is removing else "the name to store it under"
-        made.add_argument("--profile", metavar="NAME", default="", help=name)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action."""
+@contextlib.contextmanager
+def _opened_auth(_args: argparse.Namespace) -> Generator[AuthHome]:
     # The notices are printed below; without a handler, logging would print them too.
     logging.getLogger("hermes").addHandler(logging.NullHandler())
     home = hermes_home()
     env = {**os.environ, **load_env_file(home)}
     auth = AuthHome(AuthFile(home), load_config(home, environ=env).config, env)
     try:
-        return args.action(args, auth)
+        yield auth
     finally:
         for notice in auth.file.notices:
             print_note(f"Warning: {plain(notice)}")
@@ -82,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 # -- add and remove -------------------------------------------------------------------------------------------------
 
 
-def _add(args: argparse.Namespace, auth: AuthHome) -> int:
+def _add(args: argparse.Namespace, auth: AuthHome) -> None:
     from hermes.models.credentials.store import add_key
 
     provider = _known(args.provider, auth)
@@ -90,17 +66,15 @@ def _add(args: argparse.Namespace, auth: AuthHome) -> int:
     key = secret_from_stdin() if args.key_stdin else key_from_terminal(provider)
     stored = add_key(auth.file, provider, key, args.profile)
     print(f"{plain(provider)}: key {stored.masked} stored as {plain(stored.label)!r}")
-    return 0
 
 
-def _remove(args: argparse.Namespace, auth: AuthHome) -> int:
+def _remove(args: argparse.Namespace, auth: AuthHome) -> None:
     from hermes.models.credentials.store import remove
 
     if args.id and args.profile:
         raise CredentialError("give the id or --profile, not both")
     gone = remove(auth.file, args.provider, args.id or args.profile)
     print(f"{plain(gone.provider)}: {plain(gone.label)!r} removed")
-    return 0
 
 
 def _known(provider: str, auth: AuthHome) -> str:
@@ -120,7 +94,7 @@ def _known(provider: str, auth: AuthHome) -> str:
 # -- login ----------------------------------------------------------------------------------------------------------
 
 
-def _login(args: argparse.Namespace, auth: AuthHome) -> int:
+def _login(args: argparse.Namespace, auth: AuthHome) -> None:
     from hermes.cli.setup.auth.login import sign_in
     from hermes.models.credentials.store import add_sign_in
 
@@ -129,25 +103,23 @@ def _login(args: argparse.Namespace, auth: AuthHome) -> int:
     stored = add_sign_in(auth.file, args.provider, tokens, args.profile)
     until = "" if stored.refresh_token or stored.expires_at is None else "; it cannot be renewed when it expires"
     print(f"{plain(args.provider)}: signed in, stored as {plain(stored.label)!r}{until}")
-    return 0
 
 
 # -- list -----------------------------------------------------------------------------------------------------------
 
 
-def _list(args: argparse.Namespace, auth: AuthHome) -> int:
+def _list(_args: argparse.Namespace, auth: AuthHome) -> Report:
     found = [one for provider in auth.file.providers() for one in auth.file.credentials(provider)]
-    everything = [*_configured(auth), *found]
-    everything.sort(key=lambda one: one.provider)
-    if args.json:
-        strategies = auth.config.credential_pool_strategies
-        rows = [credential_row(one, strategies.get(one.provider, "fill_first")) for one in everything]
-        document = {"path": str(auth.file.path), "credentials": rows}
-        print_json(document)
-        return 0
-    for line in credential_lines(everything):
-        print(line)
-    return 0
+    everything = sorted([*_configured(auth), *found], key=lambda one: one.provider)
+    strategies = auth.config.credential_pool_strategies
+    rows = [credential_row(one, strategies.get(one.provider, "fill_first")) for one in everything]
+    return Report(
+        {"path": str(auth.file.path), "credentials": rows},
+        heads=("PROVIDER", "ID", "PROFILE", "KEY", "REQUESTS", "STATE"),
+        rows=map(_cells, everything),
+        left=6,
+        empty="No credentials. 'hermes auth add PROVIDER' stores a key; 'hermes auth login PROVIDER' signs in.",
+    )
 
 
 def _configured(auth: AuthHome) -> list[Credential]:
@@ -171,19 +143,6 @@ def _configured(auth: AuthHome) -> list[Credential]:
 def key_from_terminal(provider: str) -> str:
     """The key typed at the terminal; empty for none."""
     return typed_secret(f"Key for {plain(provider)} (not shown):  ", "give the key on standard input with --key-stdin")
-
-
-_HEADINGS = ("PROVIDER", "ID", "PROFILE", "KEY", "REQUESTS", "STATE")
-_NOTHING = "No credentials. 'hermes auth add PROVIDER' stores a key; 'hermes auth login PROVIDER' signs in."
-
-
-def credential_lines(credentials: Sequence[Credential]) -> Iterator[str]:
-    """The credentials as a table."""
-    if not credentials:
-        yield _NOTHING
-        return
-    rows = [_HEADINGS, *map(_cells, credentials)]
-    yield from fitted_table(rows, left=len(_HEADINGS))
 
 
 def credential_row(one: Credential, strategy: PoolStrategy) -> dict[str, Any]:
@@ -246,3 +205,36 @@ def _duration(seconds: float) -> str:
     if seconds < 60:
         return f"{max(seconds, 1):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5_400 else f"{seconds / 3_600:.0f} h"
+
+
+_PROVIDER = Argument("provider PROVIDER", "as 'hermes model list' shows it")
+_PROFILE = Argument("--profile NAME", "the name to store it under", default="")
+
+COMMAND = Command(
+    default="list",
+    opened=_opened_auth,
+    epilog=_EXAMPLES,
+    actions=(
+        Action(
+            "add", _add, "store a key", flag("--key-stdin", "read the key from standard input"), _PROVIDER, _PROFILE
+        ),
+        Action("list", _list, "list stored credentials and their state (the default)", JSON),
+        Action(
+            "remove",
+            _remove,
+            "remove a key or a sign-in",
+            _PROVIDER,
+            Argument("id ID", "as 'hermes auth list' shows it", nargs="?", default=""),
+            Argument("--profile NAME", "the name it is stored under", default=""),
+        ),
+        Action(
+            "login",
+            _login,
+            "sign in with OAuth instead of a key",
+            flag("--device", "sign in on another device, with a code"),
+            flag("--no-browser", "only print the URL to open"),
+            _PROVIDER,
+            _PROFILE,
+        ),
+    ),
+)

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+from hermes.cli.arguments import JSON, Action, Argument, Command, flag
+
+if TYPE_CHECKING:
+    from hermes.cli.setup.model.setup import ModelSetup
 
 _EXAMPLES = """
 examples:
@@ -16,59 +24,46 @@ examples:
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the sub-commands."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    parser.set_defaults(action=_show)
-    actions = parser.add_subparsers(metavar="ACTION")
-    listing = actions.add_parser("list", help="list the providers, or the models of one")
-    listing.add_argument(
-        "provider", metavar="PROVIDER", nargs="?", default="", help="the provider to ask for its models"
-    )
-    listing.add_argument("--json", action="store_true", help="print one JSON document")
-    listing.add_argument("--refresh", action="store_true", help="ask again instead of using a recent list")
-    listing.set_defaults(action=_list)
-    setting = actions.add_parser("set", help="choose the model to use")
-    setting.add_argument("words", metavar="[PROVIDER:]MODEL", nargs="+", help="or PROVIDER MODEL")
-    setting.add_argument("--base-url", metavar="URL", default="", help="the server's address, for provider custom")
-    setting.add_argument("--key-stdin", action="store_true", help="read the key from standard input")
-    setting.add_argument("--no-check", action="store_true", help="do not ask the server whether it has the model")
-    setting.set_defaults(action=_set)
-    testing = actions.add_parser("test", help="send one small request and report any problem")
-    testing.add_argument("words", metavar="[PROVIDER:]MODEL", nargs="*", help="instead of the model in use")
-    testing.add_argument("--json", action="store_true", help="print one JSON document")
-    testing.set_defaults(action=_test)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Do what was asked for."""
+@contextlib.contextmanager
+def _opened_setup(_args: argparse.Namespace) -> Generator[ModelSetup]:
     import logging
+
+    from hermes.cli.setup.model.setup import open_setup
 
     # What is worth knowing is said here; the log is for conversations.
     logging.getLogger("hermes").addHandler(logging.NullHandler())
-    return args.action(args)
+    with open_setup() as setup:
+        yield setup
 
 
-def _show(_args: argparse.Namespace) -> int:
-    from hermes.cli.setup.model.show import show_current
-
-    return show_current()
-
-
-def _list(args: argparse.Namespace) -> int:
-    from hermes.cli.setup.model.show import list_models_of, list_providers
-
-    return list_models_of(args) if args.provider else list_providers(args)
-
-
-def _set(args: argparse.Namespace) -> int:
-    from hermes.cli.setup.model.select import run_set
-
-    return run_set(args)
-
-
-def _test(args: argparse.Namespace) -> int:
-    from hermes.cli.setup.model.probe import run_test
-
-    return run_test(args)
+COMMAND = Command(
+    run="setup.model.show:show_current",
+    opened=_opened_setup,
+    epilog=_EXAMPLES,
+    actions=(
+        Action(
+            "list",
+            "setup.model.show:run_list",
+            "list the providers, or the models of one",
+            Argument("provider PROVIDER", "the provider to ask for its models", nargs="?", default=""),
+            JSON,
+            flag("--refresh", "ask again instead of using a recent list"),
+        ),
+        Action(
+            "set",
+            "setup.model.select:run_set",
+            "choose the model to use",
+            Argument("words [PROVIDER:]MODEL", "or PROVIDER MODEL", nargs="+"),
+            Argument("--base-url URL", "the server's address, for provider custom", default=""),
+            flag("--key-stdin", "read the key from standard input"),
+            flag("--no-check", "do not ask the server whether it has the model"),
+        ),
+        Action(
+            "test",
+            "setup.model.probe:run_test",
+            "send one small request and report any problem",
+            Argument("words [PROVIDER:]MODEL", "instead of the model in use", nargs="*"),
+            JSON,
+        ),
+    ),
+)

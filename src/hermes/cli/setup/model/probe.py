@@ -9,9 +9,10 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.pipelines.attempt import Attempt
+from hermes.cli.report import Report
 from hermes.cli.setup.model.problems import ModelProblem, address_of, explain, split_advice
-from hermes.cli.setup.model.setup import LIST_TIMEOUTS, ModelSetup, open_setup
-from hermes.cli.terminal import one_line, print_error, short_duration
+from hermes.cli.setup.model.setup import LIST_TIMEOUTS, ModelSetup
+from hermes.cli.terminal import one_line, short_duration
 from hermes.errors import ConfigError, HermesError, ProviderError
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.models.reply import Reply
@@ -42,21 +43,16 @@ class ProbeResult(msgspec.Struct):
     fix: str = ""
 
 
-def run_test(args: argparse.Namespace) -> int:
+def run_test(args: argparse.Namespace, setup: ModelSetup) -> Report:
     """Test the model that is named, or the one in use."""
-    with open_setup() as setup:
-        outcome = _outcome(setup, args.words)
-        if args.json:
-            print(msgspec.json.format(msgspec.json.encode(outcome)).decode())
-        elif outcome.ok:
-            known_as = f", which calls itself {outcome.answered_as}" if outcome.answered_as != outcome.model else ""
-            took = short_duration((outcome.latency_ms or 0) / 1000)
-            line = f"{outcome.model} at {outcome.provider} works: it answered in {took}{known_as}"
-            print(one_line(line))
-        else:
-            line = ModelProblem("other", outcome.detail, outcome.fix).line
-            print_error(one_line(setup.redactor.redact(f"{outcome.problem}: {line}")))
-    return 0 if outcome.ok else 1
+    outcome = _outcome(setup, args.words)
+    if outcome.ok:
+        known_as = f", which calls itself {outcome.answered_as}" if outcome.answered_as != outcome.model else ""
+        took = short_duration((outcome.latency_ms or 0) / 1000)
+        return Report(outcome, [f"{outcome.model} at {outcome.provider} works: it answered in {took}{known_as}"])
+    problem = ModelProblem("other", outcome.detail, outcome.fix).line
+    line = one_line(setup.redactor.redact(f"{outcome.problem}: {problem}"))
+    return Report(outcome, notes=[f"Error: {line}"], code=1)
 
 
 def _outcome(setup: ModelSetup, words: list[str]) -> ProbeResult:

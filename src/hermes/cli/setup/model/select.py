@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from hermes.cli.setup.auth.command import key_from_terminal
 from hermes.cli.setup.model.problems import address_of, explain, is_among, not_listed
 from hermes.cli.setup.model.server_models import list_models
-from hermes.cli.setup.model.setup import LIST_TIMEOUTS, ModelSetup, known_provider, open_setup
+from hermes.cli.setup.model.setup import LIST_TIMEOUTS, ModelSetup, known_provider
 from hermes.cli.terminal import (
     can_prompt,
     column_wrapped,
@@ -208,16 +208,15 @@ def _written(raw: Mapping[str, Any], name: str) -> Any:
     return next((raw[other] for other in _ELSEWHERE.get(name, ()) if raw.get(other)), None)
 
 
-def run_set(args: argparse.Namespace) -> int:
+def run_set(args: argparse.Namespace, setup: ModelSetup) -> int:
     """Set the model that the words of a command line name."""
-    with open_setup() as setup:
-        chosen = _read(setup, args.words, args.base_url)
-        if args.key_stdin:
-            chosen.key = secret_from_stdin()
-            check_key(chosen.key)
-        if not args.no_check and not _checked(setup, chosen):
-            return 1
-        print_lines(save(setup, chosen))
+    chosen = _read(setup, args.words, args.base_url)
+    if args.key_stdin:
+        chosen.key = secret_from_stdin()
+        check_key(chosen.key)
+    if not args.no_check and not _checked(setup, chosen):
+        return 1
+    print_lines(save(setup, chosen))
     return 0
 
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from hermes.cli.report import Report
 from hermes.cli.setup.model.problems import address_of, explain
 from hermes.cli.setup.model.select import choose, pick_model, save, say
-from hermes.cli.setup.model.setup import LOCAL_TIMEOUTS, ModelSetup, known_provider, open_setup
-from hermes.cli.terminal import is_interactive, print_json, print_lines, table_width
-from hermes.commands.text import columns
+from hermes.cli.setup.model.setup import LOCAL_TIMEOUTS, ModelSetup, known_provider
+from hermes.cli.terminal import is_interactive, print_lines
 from hermes.errors import ConfigError, HermesError, NotConfigured
 from hermes.local.endpoint import is_local
 from hermes.models.endpoint import Endpoint
@@ -65,7 +65,7 @@ def provider_rows(setup: ModelSetup, *, refresh: bool = False) -> list[ProviderR
             endpoint = setup.provider_endpoint(name)
         except ConfigError:
             continue  # switched off, or without an address
-        row = _row(setup, name, endpoint, is_current=name == current)
+        row = _provider_row(setup, name, endpoint, is_current=name == current)
         rows.append(row)
         if is_local(endpoint):
             row.missing = _missing(setup, endpoint)
@@ -75,14 +75,7 @@ def provider_rows(setup: ModelSetup, *, refresh: bool = False) -> list[ProviderR
     return rows
 
 
-def row_lines(rows: Sequence[ProviderRow]) -> list[str]:
-    """A table, a line each; the provider in use has a star."""
-    cells = [("  PROVIDER", "MODEL", "STATE")]
-    cells += [(f"{'*' if row.current else ' '} {row.name}", row.default_model or "-", row.state) for row in rows]
-    return columns(cells, indent="", width=table_width())
-
-
-def _row(setup: ModelSetup, name: str, endpoint: Endpoint, *, is_current: bool) -> ProviderRow:
+def _provider_row(setup: ModelSetup, name: str, endpoint: Endpoint, *, is_current: bool) -> ProviderRow:
     profile, named = setup.profiles.get(name), setup.config.providers.get(name)
     key_from = setup.key_from(endpoint)
     if not key_from and setup.keys.has(name):
@@ -129,50 +122,40 @@ def _count(models: int | None) -> str:
     return "1 model" if models == 1 else f"{models} models"
 
 
-def show_current() -> int:
+def show_current(_args: argparse.Namespace, setup: ModelSetup) -> None:
     """Show the model in use; on a terminal, offer to pick another."""
-    with open_setup() as setup:
-        try:
-            lines = list(_current_lines(setup))
-        except ConfigError as error:
-            if not is_interactive():
-                raise
-            lines = ["No model is set up yet." if isinstance(error, NotConfigured) else str(error)]
-        print_lines(lines)
-        if is_interactive():
-            print(flush=True)
-            _offer(setup)
-    return 0
+    try:
+        lines = list(_current_lines(setup))
+    except ConfigError as error:
+        if not is_interactive():
+            raise
+        lines = ["No model is set up yet." if isinstance(error, NotConfigured) else str(error)]
+    print_lines(lines)
+    if is_interactive():
+        print(flush=True)
+        _offer(setup)
 
 
-def list_providers(args: argparse.Namespace) -> int:
-    """The providers that are known."""
-    with open_setup() as setup:
-        rows = provider_rows(setup, refresh=args.refresh)
-        if args.json:
-            print_json({"providers": rows})
-        else:
-            print_lines(row_lines(rows))
-    return 0
+def run_list(args: argparse.Namespace, setup: ModelSetup) -> Report:
+    """The providers that are known, or the models of one."""
+    if args.provider:
+        return _models_of(args.provider, setup, refresh=args.refresh)
+    rows = provider_rows(setup, refresh=args.refresh)
+    cells = [(f"{'*' if row.current else ' '} {row.name}", row.default_model or "-", row.state) for row in rows]
+    return Report({"providers": rows}, heads=("  PROVIDER", "MODEL", "STATE"), rows=cells)
 
 
-def list_models_of(args: argparse.Namespace) -> int:
-    """The models of one provider, a line each."""
-    with open_setup() as setup:
-        setup.load_provider(args.provider)
-        provider = known_provider(args.provider, setup.config, setup.profiles)
-        endpoint = setup.provider_endpoint(provider)
-        try:
-            models = setup.list_models_at(endpoint, refresh=args.refresh)
-        except HermesError as error:
-            raise HermesError(setup.redactor.redact(explain(error, endpoint, setup.key_from(endpoint)).line)) from None
-        if models is None:
-            raise HermesError(f"{address_of(endpoint)} has no list of models; see what its documentation calls them")
-        if args.json:
-            print_json({"provider": provider, "address": address_of(endpoint), "models": models})
-        else:
-            print_lines(models)
-    return 0
+def _models_of(name: str, setup: ModelSetup, *, refresh: bool) -> Report:
+    setup.load_provider(name)
+    provider = known_provider(name, setup.config, setup.profiles)
+    endpoint = setup.provider_endpoint(provider)
+    try:
+        models = setup.list_models_at(endpoint, refresh=refresh)
+    except HermesError as error:
+        raise HermesError(setup.redactor.redact(explain(error, endpoint, setup.key_from(endpoint)).line)) from None
+    if models is None:
+        raise HermesError(f"{address_of(endpoint)} has no list of models; see what its documentation calls them")
+    return Report({"provider": provider, "address": address_of(endpoint), "models": models}, models)
 
 
 def pick_provider(rows: list[ProviderRow]) -> str | None:
