@@ -19,7 +19,7 @@ from hermes.version import __version__
 #: A command as others write them: it tells what it was given, or fails in the way it is asked to.
 COMMAND = """
 import sys
-from hermes.cli.arguments import Argument, Command, flag
+from hermes.cli.arguments import Argument, CommandSpec, flag
 from hermes.errors import HermesError, Interrupted
 
 FAILURES = {
@@ -43,7 +43,7 @@ def run(args):
     print(f"query={args.query}")
     return 3
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     run=run,
     arguments=(
         Argument("-q, --query", "the message"),

@@ -93,7 +93,7 @@ class Action:
         self.aliases, self.epilog, self.defaults, self.actions = aliases, epilog, defaults or {}, actions
 
 
-class Command:
+class CommandSpec:
     """What a command declares: its actions, or the function that runs it without one, and its arguments."""
 
     def __init__(
@@ -112,7 +112,7 @@ class Command:
         self.arguments, self.epilog, self.opened = arguments, epilog, opened
 
 
-def make_parser(command: Command, prog: str, summary: str) -> CommandParser:
+def make_parser(command: CommandSpec, prog: str, summary: str) -> CommandParser:
     """The parser of a command."""
     parser = CommandParser(prog=prog, description=summary)
     parser.set_defaults(run_action=command.run)
@@ -145,7 +145,7 @@ def _declare(parser: argparse.ArgumentParser, arguments: Iterable[Argument | One
         argument.add_to(parser)
 
 
-def execute(command: Command, args: argparse.Namespace) -> int:
+def execute(command: CommandSpec, args: argparse.Namespace) -> int:
     """Run what the arguments ask for, print its report, and return the exit code."""
     run = args.run_action
     if isinstance(run, str):

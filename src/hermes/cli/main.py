@@ -6,7 +6,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from hermes.cli.arguments import Command, CommandParser
+    from hermes.cli.arguments import CommandParser, CommandSpec
 
 #: More than a prompt or one answer allocates until it is there. Nearly all of it are modules, which stay.
 _START_UP_OBJECTS = 120_000
@@ -123,7 +123,7 @@ def _run_command(name: str, arguments: list[str]) -> int:
         return execute(command, args)
 
 
-def load_command(name: str) -> tuple[Command, CommandParser]:
+def load_command(name: str) -> tuple[CommandSpec, CommandParser]:
     """What a command declares, and the parser that is made of it. Imports the module of that command alone."""
     from importlib import import_module
 
@@ -131,7 +131,7 @@ def load_command(name: str) -> tuple[Command, CommandParser]:
     from hermes.cli.commands import COMMANDS
 
     module, summary = COMMANDS[name]
-    command: Command = import_module(module, "hermes.cli").COMMAND
+    command: CommandSpec = import_module(module, "hermes.cli").COMMAND
     return command, make_parser(command, f"hermes {name}", summary)
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.cli import open_home
-from hermes.cli.arguments import MODEL, VERBOSE, Argument, Command, OneOf, flag, positive_number, repeatable
+from hermes.cli.arguments import MODEL, VERBOSE, Argument, CommandSpec, OneOf, flag, positive_number, repeatable
 from hermes.cli.chat.message import read_message
 from hermes.cli.chat.output import JsonOutput, Output, QuietOutput, StreamJsonOutput, TextOutput, reserved
 from hermes.cli.chat.signals import cancelled_by_signals
@@ -433,7 +433,7 @@ _TOOLSETS = "toolsets to enable, separated by commas"
 _TOOLS = "offer only these tools; 'read_*' is a pattern"
 _ISOLATED = "use only built-in settings, and only plugins given with --plugin"
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     run=run_chat,
     arguments=(
         Argument("message TEXT", "the message; without one, an interactive prompt", nargs="*"),

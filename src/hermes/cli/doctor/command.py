@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes.cli.arguments import JSON, Argument, Command, flag
+from hermes.cli.arguments import JSON, Argument, CommandSpec, flag
 from hermes.cli.doctor import cluster, configuration, journal, model, platforms, plugins, schedules, system, tools
 from hermes.cli.doctor.check import TOTAL_SECONDS, Check, run_check
 from hermes.cli.doctor.installation import Installation
@@ -126,7 +126,7 @@ def run_checks(installation: Installation, names: Collection[str] = ()) -> Itera
         yield GroupResults(name, group.title, results)
 
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     run=_check_all,
     arguments=(
         Argument("groups GROUP", f"check only these: {', '.join(GROUPS)}", nargs="*"),

@@ -11,7 +11,7 @@ from typing import Any
 
 from hermes.checkpoints.restore import PlannedFile, RestorePlan, file_diff, plan_restore, restore
 from hermes.checkpoints.store import Checkpoint, CheckpointStore
-from hermes.cli.arguments import JSON, Action, Argument, Command, flag, moment, positive_number
+from hermes.cli.arguments import JSON, Action, Argument, CommandSpec, flag, moment, positive_number
 from hermes.cli.report import Report
 from hermes.cli.terminal import can_prompt, confirm, plain
 from hermes.commands.text import plural, shortened
@@ -129,7 +129,7 @@ _FILES = (
     Argument("paths PATH", "only these files, or files in these folders", nargs="*"),
 )
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     default="list",
     opened=lambda args: closing(CheckpointStore(principal_home(hermes_home(), args.principal))),
     actions=(

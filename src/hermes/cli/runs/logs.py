@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
-from hermes.cli.arguments import Argument, Command, count, flag
+from hermes.cli.arguments import Argument, CommandSpec, count, flag
 from hermes.config import hermes_home
 from hermes.log import BACKUPS, LEVELS, log_path, rotated
 
@@ -127,7 +127,7 @@ def _level(text: str) -> str:
     return text.upper()
 
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     run=_print_log,
     arguments=(
         flag("-f, --follow", "keep printing new lines"),

@@ -7,7 +7,7 @@ import contextlib
 
 from msgspec.structs import asdict
 
-from hermes.cli.arguments import JSON, SINCE, Argument, Command
+from hermes.cli.arguments import JSON, SINCE, Argument, CommandSpec
 from hermes.cli.report import Report, table
 from hermes.cli.runs.trace.format import cost
 from hermes.cli.terminal import one_line
@@ -50,7 +50,7 @@ def _usage_cells(used: Used) -> tuple[str, ...]:
     return (one_line(name, _LONGEST_NAME), calls, *(f"{count:,}" for count in counts), cost(used.cost_usd))
 
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     run=_usage,
     arguments=(
         Argument("--by", "group by (default: day)", choices=GROUPINGS, default="day"),

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.cli.arguments import PLUGIN, Argument, Command, flag
+from hermes.cli.arguments import PLUGIN, Argument, CommandSpec, flag
 
 if TYPE_CHECKING:
     from hermes.host import Host
@@ -58,7 +58,7 @@ def _host(args: argparse.Namespace, cwd: Path) -> Host:
     return host
 
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     run=_serve,
     arguments=(
         Argument("-m, --model NAME", "model to use", default=""),

@@ -6,7 +6,7 @@ import argparse
 import os
 
 from hermes.cli import open_home
-from hermes.cli.arguments import PLUGIN, VERBOSE, Argument, Command, port_number
+from hermes.cli.arguments import PLUGIN, VERBOSE, Argument, CommandSpec, port_number
 from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import print_note, print_warnings
 
@@ -52,7 +52,7 @@ def _serve(args: argparse.Namespace) -> None:
 _HOST = "address to listen on; one that other machines can reach needs a key (default: 127.0.0.1)"
 _PORT = "port to listen on; 0 is any free one (default: 8642)"
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     run=_serve,
     arguments=(
         Argument("--host", _HOST),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict, replace
 
 from hermes.cli import opened_home
-from hermes.cli.arguments import JSON, Action, Argument, Command, flag, positive_number
+from hermes.cli.arguments import JSON, Action, Argument, CommandSpec, flag, positive_number
 from hermes.cli.report import Report, table
 from hermes.cli.terminal import one_line, print_data, print_error, print_json, print_note, print_warnings
 from hermes.commands.text import duration, plural
@@ -436,7 +436,7 @@ _FIELDS = (
 )
 _PROMPT = "the message that the agent gets each time; - reads it from the input"
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     default="list",
     opened=opened_home,
     epilog=_EXAMPLES,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.cli import open_home
-from hermes.cli.arguments import VERBOSE, Argument, Command, flag, port_number
+from hermes.cli.arguments import VERBOSE, Argument, CommandSpec, flag, port_number
 from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import print_warnings
 
@@ -91,7 +91,7 @@ def _service(
 _HOST = "address to listen on (default: 127.0.0.1); any other needs HERMES_WEB_TOKEN"
 _PORT = "port to listen on (default: 8643, or a free one when that is taken)"
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     run=_serve,
     arguments=(
         Argument("--host", _HOST, default="127.0.0.1"),

@@ -15,7 +15,7 @@ from msgspec import structs
 from hermes.agent.approvals.assessment import Assessment, assess_call
 from hermes.agent.approvals.examination import examine_command
 from hermes.agent.approvals.rules import ApprovalRules
-from hermes.cli.arguments import JSON, Action, Argument, Command, OneOf, flag
+from hermes.cli.arguments import JSON, Action, Argument, CommandSpec, OneOf, flag
 from hermes.cli.report import Report
 from hermes.cli.terminal import one_line, plain
 from hermes.config import config_path, edit_list, hermes_home, load_config
@@ -266,7 +266,7 @@ _ANSWERED = (
     Argument("--reason TEXT", "the reason; the agent gets it", default=""),
 )
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     default="list",
     opened=lambda _args: closing(home_store(hermes_home())),
     epilog=_EXAMPLES,

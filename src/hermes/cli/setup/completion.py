@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from hermes.cli.arguments import Argument, Command
+from hermes.cli.arguments import Argument, CommandSpec
 from hermes.cli.commands import COMMANDS
 from hermes.cli.main import load_command
 
@@ -166,7 +166,7 @@ end
 """
 
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     run=_print_script,
     arguments=(Argument("shell", "the shell that the script is for", choices=_SHELLS),),
     epilog=_INSTALL,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.cli.arguments import JSON, Action, Argument, Command
+from hermes.cli.arguments import JSON, Action, Argument, CommandSpec
 from hermes.cli.report import Report
 from hermes.cli.terminal import plain, print_data, print_error, print_note, secret_from_stdin, typed_secret
 from hermes.commands.handlers.settings import masked, select, setting_lines
@@ -220,7 +220,7 @@ _KEY = Argument(
     "key KEY", "names joined by dots, such as agent.max_turns; or a variable in .env, such as OPENAI_API_KEY"
 )
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     default="show",
     opened=lambda _args: nullcontext(hermes_home()),
     epilog=_EXAMPLES,

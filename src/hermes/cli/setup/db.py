@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.cli import opened_home
-from hermes.cli.arguments import JSON, Action, Argument, Command
+from hermes.cli.arguments import JSON, Action, Argument, CommandSpec
 from hermes.cli.report import Report
 from hermes.cli.terminal import print_note
 from hermes.commands.text import plural
@@ -131,7 +131,7 @@ def _count(store: Store, table: str) -> int:
     return store.read(lambda connection: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     default="status",
     opened=opened_home,
     epilog=_EXAMPLES,

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hermes.cli.arguments import Argument, Command, flag
+from hermes.cli.arguments import Argument, CommandSpec, flag
 from hermes.cli.report import Report
 from hermes.cli.terminal import plain
 from hermes.errors import HermesError, did_you_mean
@@ -126,7 +126,7 @@ def _missing(requirements: list[str]) -> list[str]:
     return missing
 
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     run=_install,
     arguments=(
         Argument("extras EXTRA", "what to install; without one, list the extras", nargs="*"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from hermes.cli import opened_home
-from hermes.cli.arguments import JSON, Action, Command
+from hermes.cli.arguments import JSON, Action, CommandSpec
 from hermes.cli.report import Report
 from hermes.config import load_config
 from hermes.config.schema.sections import LocalConfig
@@ -135,7 +135,7 @@ class _Progress:
             self._stream.write("\n")
 
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     default="status",
     opened=opened_home,
     epilog=_EPILOG,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.cli import opened_home
-from hermes.cli.arguments import JSON, Action, Argument, Command
+from hermes.cli.arguments import JSON, Action, Argument, CommandSpec
 from hermes.cli.report import Report
 from hermes.config import load_config
 from hermes.config.edit import edit_config, unset_config
@@ -104,7 +104,7 @@ def _off(_args: argparse.Namespace, home: Path) -> None:
     print("The built-in notes alone are used" + ("." if was_set else "; no provider was set."))
 
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     default="status",
     opened=opened_home,
     actions=(

@@ -6,7 +6,7 @@ import argparse
 from contextlib import nullcontext
 from pathlib import Path
 
-from hermes.cli.arguments import JSON, Action, Argument, Command
+from hermes.cli.arguments import JSON, Action, Argument, CommandSpec
 from hermes.cli.report import Report
 from hermes.cli.terminal import plain
 from hermes.config.files import hermes_home
@@ -57,7 +57,7 @@ _FOLDER = Argument(
     "folder FOLDER", "the project's folder; without one, the project of the working folder", nargs="?", default=""
 )
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     default="list",
     opened=lambda _args: nullcontext(FolderTrust(hermes_home())),
     actions=(

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes.cli.arguments import JSON, Action, Argument, Command, OneOf, flag
+from hermes.cli.arguments import JSON, Action, Argument, CommandSpec, OneOf, flag
 from hermes.cli.report import Report
 from hermes.cli.terminal import one_line, plain, print_note
 from hermes.config import Config, apply_env, config_path, hermes_home, load_config, load_env_file
@@ -165,7 +165,7 @@ _CHOSEN = OneOf(
     required=True,
 )
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     default="list",
     actions=(
         Action("list", _list, "show hook commands, and the plugins that use hooks (the default)", JSON),

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from hermes.cli.arguments import HOST, JSON, MODEL, VERBOSE, Action, Argument, Command, flag, port_number, repeatable
+from hermes.cli.arguments import (
+    HOST,
+    JSON,
+    MODEL,
+    VERBOSE,
+    Action,
+    Argument,
+    CommandSpec,
+    flag,
+    port_number,
+    repeatable,
+)
 
 _EXAMPLES = """
 examples:
@@ -16,7 +27,7 @@ examples:
 _NAME = Argument("name NAME", "name of the server")
 _ADD_LINE = "The command that starts the server can be written behind --, as in: hermes mcp add NAME -- COMMAND"
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     default="list",
     epilog=_EXAMPLES,
     actions=(

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 
-from hermes.cli.arguments import JSON, Action, Argument, Command, flag, seconds
+from hermes.cli.arguments import JSON, Action, Argument, CommandSpec, flag, seconds
 from hermes.cli.extend.plugins.installed import InstalledPlugins, as_json, plugin_row
 from hermes.cli.report import Report
 from hermes.cli.terminal import warn
@@ -96,7 +96,7 @@ def _choice(name: str, meaning: str) -> Argument:
 
 
 #: What edits the configuration is imported when it is used: it needs a library that listing does not.
-COMMAND = Command(
+COMMAND = CommandSpec(
     default="list",
     opened=lambda _args: nullcontext(InstalledPlugins()),
     epilog=_EXAMPLES,

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.cli.arguments import JSON, Action, Argument, Command, flag
+from hermes.cli.arguments import JSON, Action, Argument, CommandSpec, flag
 from hermes.cli.report import Report
 from hermes.cli.terminal import one_line, plain
 from hermes.commands.text import plural
@@ -150,7 +150,7 @@ def _remove(args: argparse.Namespace, home: Path) -> None:
         print(f"removed {plain(str(remove_skill(skill, home)))}")
 
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     default="list",
     opened=lambda _args: contextlib.nullcontext(hermes_home()),
     epilog=_EXAMPLES,

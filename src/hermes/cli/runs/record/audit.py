@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hermes.cli.arguments import JSON, Action, Argument, Command, flag, repeatable
+from hermes.cli.arguments import JSON, Action, Argument, CommandSpec, flag, repeatable
 from hermes.cli.report import Report
 from hermes.cli.runs.record.source import session_or_file
 from hermes.cli.runs.trace.session_argument import open_store, session_named
@@ -125,7 +125,7 @@ def _verdict_lines(result: Verification, knows_keys: bool) -> Iterator[str]:
 
 _SESSION = Argument("session SESSION", "a session's id (default: the last one)", nargs="?")
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     epilog=_EXAMPLES,
     actions=(
         Action(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from hermes.cli.arguments import Action, Argument, Command, flag
+from hermes.cli.arguments import Action, Argument, CommandSpec, flag
 from hermes.cli.chat.signals import cancelled_by_signals
 from hermes.cli.runs.trace.session_argument import open_store, session_named
 from hermes.cli.terminal import plain
@@ -49,7 +49,7 @@ def _run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     epilog=_EXAMPLES,
     actions=(
         Action(

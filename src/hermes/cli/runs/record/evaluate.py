@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.cli import open_home
-from hermes.cli.arguments import JSON, Argument, Command, positive_number
+from hermes.cli.arguments import JSON, Argument, CommandSpec, positive_number
 from hermes.cli.chat.signals import cancelled_by_signals
 from hermes.cli.report import Report
 from hermes.cli.terminal import plain, write_private_file
@@ -122,7 +122,7 @@ def _page(name: str, models: Sequence[str], results: Sequence[SampleResult]) -> 
     return page(name, parts)
 
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     run=_evaluate,
     arguments=(
         Argument("dataset DATASET", "a JSONL file"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from hermes.cli import open_home
-from hermes.cli.arguments import Argument, Command, flag, positive_number, repeatable
+from hermes.cli.arguments import Argument, CommandSpec, flag, positive_number, repeatable
 from hermes.cli.chat.signals import cancelled_by_signals
 from hermes.cli.terminal import plain, print_data
 from hermes.config import Config
@@ -105,7 +105,7 @@ def _without_plugins(config: Config, names: list[str]) -> Config:
 _AT = "the turn, or the step of a turn, from which the model is asked again"
 _MESSAGE = "replace the message of that turn; with a step above 1, add a message"
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     run=_fork,
     arguments=(
         Argument("session SESSION", "a session's id, or its beginning"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.cli.arguments import JSON, Action, Argument, Command, flag, moment, repeatable
+from hermes.cli.arguments import JSON, Action, Argument, CommandSpec, flag, moment, repeatable
 from hermes.cli.report import Report
 from hermes.cli.runs.trace.session_argument import open_store, session_named
 from hermes.cli.terminal import one_line
@@ -50,7 +50,7 @@ def _verdict_lines(judged: Sequence[JudgedCall], sessions: int, *, shows_all: bo
     yield f"{len(judged)} calls in {sessions} sessions: {totals}"
 
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     epilog=_EXAMPLES,
     actions=(
         Action(

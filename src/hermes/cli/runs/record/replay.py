@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hermes.cli.arguments import JSON, Argument, Command, flag, positive_number
+from hermes.cli.arguments import JSON, Argument, CommandSpec, flag, positive_number
 from hermes.cli.chat.signals import cancelled_by_signals
 from hermes.cli.report import Report
 from hermes.cli.runs.record.source import config_for, open_run
@@ -55,7 +55,7 @@ def _replay(args: argparse.Namespace) -> Report:
 _RUN = "a session's id, its beginning, or a bundle (default: the last one)"
 _TOOLS = "recorded: no tool runs (the default); live: tools run again, in the session's folder"
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     run=_replay,
     arguments=(
         Argument("run SESSION", _RUN, nargs="?"),

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from hermes.cli.arguments import JSON, Action, Argument, Command, flag, moment, positive_number
+from hermes.cli.arguments import JSON, Action, Argument, CommandSpec, flag, moment, positive_number
 from hermes.cli.report import Report
 from hermes.cli.runs.sessions.prune import prune
 from hermes.cli.runs.sessions.transcript import event_lines, hit_lines, list_lines, markdown, transcript_lines
@@ -209,7 +209,7 @@ def _document(records: list[dict[str, Any]]) -> dict[str, Any]:
 _LIMIT = Argument("--limit N", f"show at most N (default {DEFAULT_LIMIT})", type=positive_number)
 _YES = flag("--yes, -y", "do not ask")
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     default="list",
     opened=_opened_journal,
     epilog=_EXAMPLES,

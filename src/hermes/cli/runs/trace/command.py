@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.cli.arguments import JSON, SINCE, Action, Argument, Command, count, flag, positive_number, repeatable
+from hermes.cli.arguments import JSON, SINCE, Action, Argument, CommandSpec, count, flag, positive_number, repeatable
 from hermes.cli.report import Report, aligned
 from hermes.cli.runs.trace.format import NARROW, cost, event_text, width
 from hermes.cli.runs.trace.session_argument import open_store, session_named
@@ -209,7 +209,7 @@ def _check_file(path: Path, form: str) -> list[Any]:
 _SESSION = Argument("session SESSION", "a session's id, or its beginning", nargs="?")
 _COMPARED = "a session's id, its beginning, or a bundle"
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     default="list",
     epilog=_EXAMPLES,
     actions=(

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 from hermes.cli import home_with_variables
-from hermes.cli.arguments import VERBOSE, Argument, Command, port_number
+from hermes.cli.arguments import VERBOSE, Argument, CommandSpec, port_number
 from hermes.config import load_config
 from hermes.config.schema.sections import Config
 from hermes.errors import HermesError
@@ -195,7 +195,7 @@ def _label(text: str) -> str:
 
 _HEALTH = "serve health and readiness of all on this port"
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     run=_supervise,
     arguments=(Argument("--health-port N", _HEALTH, type=port_number), VERBOSE),
     epilog=_EXAMPLES,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hermes.cli import open_home
-from hermes.cli.arguments import PLUGIN, VERBOSE, Argument, Command, port_number, positive_number
+from hermes.cli.arguments import PLUGIN, VERBOSE, Argument, CommandSpec, port_number, positive_number
 from hermes.cli.terminal import print_warnings
 from hermes.config.schema.sections import Config
 from hermes.errors import HermesError
@@ -138,7 +138,7 @@ _SLOTS = "turns that run at the same time (worker.slots)"
 _WORKSPACE = "name of the workspace whose turns it takes (worker.workspace)"
 _HEALTH = "serve health, readiness and metrics on this port"
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     run=_work,
     arguments=(
         Argument("--slots N", _SLOTS, type=positive_number),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from hermes.cli import home_with_variables
-from hermes.cli.arguments import JSON, Action, Argument, Command
+from hermes.cli.arguments import JSON, Action, Argument, CommandSpec
 from hermes.cli.report import Report, table
 from hermes.cli.serve.cluster.worker import require_cluster
 from hermes.cli.terminal import running_time
@@ -83,7 +83,7 @@ def _named(beginning: str, operators: Operators) -> WorkerRow:
 
 _WORKER = Argument("worker ID", "the id of 'hermes workers list', or its beginning")
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     default="list",
     opened=_opened_operators,
     actions=(

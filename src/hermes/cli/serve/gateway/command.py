@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.cli.arguments import JSON, MODEL, PLUGIN, VERBOSE, Action, Argument, Command, OneOf, flag, repeatable
+from hermes.cli.arguments import JSON, MODEL, PLUGIN, VERBOSE, Action, Argument, CommandSpec, OneOf, flag, repeatable
 from hermes.cli.report import Report
 from hermes.cli.terminal import one_line, plain
 from hermes.commands.text import plural
@@ -204,7 +204,7 @@ _PAIRING = (
     Action("revoke", _revoke, "lock a user out again", *_USER),
 )
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     epilog=_EXAMPLES,
     actions=(
         Action(

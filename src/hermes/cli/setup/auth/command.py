@@ -11,7 +11,7 @@ from collections.abc import Generator
 from typing import Any, NamedTuple
 
 from hermes.agent.llm.models import Models
-from hermes.cli.arguments import JSON, Action, Argument, Command, flag
+from hermes.cli.arguments import JSON, Action, Argument, CommandSpec, flag
 from hermes.cli.report import Report
 from hermes.cli.terminal import plain, print_note, secret_from_stdin, typed_secret
 from hermes.config import Config, hermes_home, load_config, load_env_file
@@ -210,7 +210,7 @@ def _duration(seconds: float) -> str:
 _PROVIDER = Argument("provider PROVIDER", "as 'hermes model list' shows it")
 _PROFILE = Argument("--profile NAME", "the name to store it under", default="")
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     default="list",
     opened=_opened_auth,
     epilog=_EXAMPLES,

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from hermes.cli.arguments import JSON, Action, Argument, Command, flag
+from hermes.cli.arguments import JSON, Action, Argument, CommandSpec, flag
 
 if TYPE_CHECKING:
     from hermes.cli.setup.model.setup import ModelSetup
@@ -36,7 +36,7 @@ def _opened_setup(_args: argparse.Namespace) -> Generator[ModelSetup]:
         yield setup
 
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     run="setup.model.show:show_current",
     opened=_opened_setup,
     epilog=_EXAMPLES,
