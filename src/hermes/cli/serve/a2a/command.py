@@ -14,7 +14,7 @@ from hermes.cli.arguments import (
     VERBOSE,
     Action,
     Argument,
-    Command,
+    CommandSpec,
     OneOf,
     flag,
     port_number,
@@ -77,7 +77,7 @@ _AGENT = "URL of the agent, or its name under a2a.agents in config.yaml"
 _MESSAGE = "message to send; with --task, the answer to its question, such as approve or deny"
 _TIMEOUT = "how long the agent may be silent (a2a.call_timeout)"
 
-COMMAND = Command(
+COMMAND = CommandSpec(
     epilog=_EXAMPLES,
     actions=(
         Action(
