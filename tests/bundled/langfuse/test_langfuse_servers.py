@@ -28,7 +28,7 @@ from support.waiting import finish
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name.startswith("hermes.bundled")]
+    return [record.getMessage() for record in caplog.records if record.name.startswith("hermes.")]
 
 
 def counts(rig: LangfuseRig) -> tuple[int, int, int]:
@@ -74,7 +74,7 @@ def test_wrong_keys_are_told_once_and_never_shown(
     rig: LangfuseRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("LANGFUSE_SECRET_KEY", "sk-lf-of-another-project")
-    with caplog.at_level(logging.WARNING, "hermes.bundled"):
+    with caplog.at_level(logging.WARNING, "hermes"):
         for _ in range(2):
             trace_runs.thinking(rig)
             rig.collect()
@@ -96,7 +96,7 @@ def test_a_server_that_is_away_is_told_of_once_and_not_on_the_terminal(
         port = listener.getsockname()[1]
     monkeypatch.setenv("LANGFUSE_BASE_URL", f"http://me:hunter2hunter2@127.0.0.1:{port}")
     monkeypatch.setenv("LANGFUSE_TIMEOUT", "1")
-    with ExitStack() as stack, caplog.at_level(logging.WARNING, "hermes.bundled"), LangfuseServer(*keys) as unused:
+    with ExitStack() as stack, caplog.at_level(logging.WARNING, "hermes"), LangfuseServer(*keys) as unused:
         rig = LangfuseRig(home, workdir, stack, unused)
         for _ in range(2):
             trace_runs.thinking(rig)

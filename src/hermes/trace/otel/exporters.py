@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from textwrap import shorten
 from typing import Any
@@ -24,12 +25,16 @@ _MAX_REMARK_CHARS = 600
 class SdkLogHandler(logging.Handler):
     """Takes what the SDK logs: without it, a collector that is away would write to the user's terminal.
 
-    The first remark of each kind is a warning in the agent's log, the others are for those who look closely.
+    The first remark of each kind is a warning in the agent's log, the others are for those who look closely. So are
+    all of a thread whose exporter warns by itself.
     """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.last = ""
+        #: The last remark by thread: each exporter has one of its own.
+        self.last_of: dict[int, str] = {}
+        self.quiet_threads: set[int] = set()
         self._seen: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -37,10 +42,12 @@ class SdkLogHandler(logging.Handler):
             text = shorten(redact_text(record.getMessage()), _MAX_REMARK_CHARS, placeholder=" …")
         except Exception:
             text = "a remark that cannot be read"
-        self.last = text
+        thread = record.thread or 0
+        self.last = self.last_of[thread] = text
         kind = f"{record.name} {record.msg}"
-        level = logging.DEBUG if kind in self._seen else logging.WARNING
-        self._seen.add(kind)
+        level = logging.DEBUG if kind in self._seen or thread in self.quiet_threads else logging.WARNING
+        if level == logging.WARNING:
+            self._seen.add(kind)
         log.log(level, "%s: %s", record.name.partition(".")[0], text)
 
 
@@ -92,20 +99,46 @@ class TimedFlush:
 
 
 class CountingSpans(SpanExporter):
-    """Counts what became of the spans that another exporter was given."""
+    """Counts what became of the spans that another exporter was given.
 
-    def __init__(self, exporter: SpanExporter, health: ExporterHealth) -> None:
+    With ``explain``, which makes a reason of what the SDK said, the first failure is a warning until something goes
+    well again.
+    """
+
+    def __init__(
+        self, exporter: SpanExporter, health: ExporterHealth, explain: Callable[[str], str] | None = None
+    ) -> None:
         self._exporter = exporter
         self._health = health
+        self._explain = explain
         self._log = sdk_log()
+        self._is_failing = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        result = self._exporter.export(spans)
+        thread = threading.get_ident()
+        if self._explain is not None:
+            self._log.quiet_threads.add(thread)
+        try:
+            result = self._exporter.export(spans)
+        finally:
+            self._log.quiet_threads.discard(thread)
+            remark = self._log.last_of.pop(thread, "")
         if result is SpanExportResult.SUCCESS:
+            self._is_failing = False
             self._health.sent(len(spans))
         else:
-            self._health.failed(self._log.last or "the collector did not take them", len(spans))
+            self._failed(len(spans), remark)
         return result
+
+    def _failed(self, count: int, remark: str) -> None:
+        if self._explain is None:
+            self._health.failed(remark or "the collector did not take them", count)
+            return
+        why = self._explain(remark)
+        self._health.failed(why, count)
+        level = logging.DEBUG if self._is_failing else logging.WARNING
+        self._is_failing = True
+        log.log(level, "%s did not take %d spans: %s", self._health.target, count, why)
 
     def shutdown(self) -> None:
         self._exporter.shutdown()

@@ -14,9 +14,9 @@ from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 
 from hermes.trace.formats.genai import AGENT_NAME
 from hermes.trace.health import ExporterHealth
-from hermes.trace.otel.exporters import CountingIntake
+from hermes.trace.otel.exporters import CountingIntake, CountingSpans, count_lost
 
-from .exporter import SDK_VERSION, CountingExporter, ExportLogHandler, ingestion
+from .exporter import SDK_VERSION, explain, ingestion
 from .settings import LangfuseSettings
 
 #: The scope by which the server recognises spans with attributes of its own.
@@ -28,10 +28,9 @@ class LangfusePipeline:
 
     def __init__(self, settings: LangfuseSettings, plugin: str) -> None:
         self.health = ExporterHealth(plugin, settings.target)
-        self._log = ExportLogHandler()
         self._provider = _provider(settings)
         self._provider.add_span_processor(CountingIntake(self.health))
-        exporter = CountingExporter(ingestion(settings), self.health, self._log)
+        exporter = CountingSpans(ingestion(settings), self.health, explain)
         self._provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=_flush_interval()))
         self.tracer = self._provider.get_tracer(_SDK_SCOPE, SDK_VERSION, attributes={"public_key": settings.public_key})
 
@@ -41,14 +40,11 @@ class LangfusePipeline:
 
     def give_up(self, seconds: float) -> None:
         """What is not sent by now counts as lost."""
-        lost = self.health.events_in - self.health.events_out - self.health.events_failed
-        if lost > 0:
-            self.health.failed(f"not sent within {seconds:g} s; {self._log.last}".rstrip("; "), lost)
+        count_lost(self.health, seconds)
 
     def close(self) -> None:
         """End the threads."""
         self._provider.shutdown()
-        self._log.close()
         self.health.close()
 
 

@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
-from urllib.parse import urlsplit
+
+from hermes.trace.otel.variables import ExporterVariables, public_address
 
 log = logging.getLogger(__name__)
 
@@ -15,8 +16,6 @@ DEFAULT_URL = "https://cloud.langfuse.com"
 DEFAULT_FLUSH_SECONDS = 3.0
 DEFAULT_TIMEOUT = 5.0
 
-_TRUE = frozenset({"1", "true", "yes", "on"})
-_FALSE = frozenset({"0", "false", "no", "off"})
 #: What the server takes as the name of an environment; others it would quietly leave out.
 _ENVIRONMENT = re.compile(r"(?!langfuse)[a-z0-9_-]{1,40}")
 _LONGEST_TAG = 200
@@ -57,18 +56,12 @@ class LangfuseSettings:
     @property
     def target(self) -> str:
         """The server for people to read, without credentials; empty when the address cannot be read."""
-        try:
-            parts = urlsplit(self.base_url)
-            port = f":{parts.port}" if parts.port else ""
-        except ValueError:
-            return ""
-        is_address = parts.scheme in ("http", "https") and parts.hostname
-        return f"{parts.scheme}://{parts.hostname}{port}" if is_address else ""
+        return public_address(self.base_url)
 
 
 def read_settings(env: Mapping[str, str], entries: Mapping[str, Any]) -> LangfuseSettings:
     """Settings from ``HERMES_LANGFUSE_*``, then ``LANGFUSE_*``, then ``plugins.entries`` of the configuration."""
-    source = _LangfuseVariables(env, entries)
+    source = ExporterVariables(env, ("HERMES_LANGFUSE_", "LANGFUSE_"), entries)
     is_sdk_disabled = env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     return LangfuseSettings(
         public_key=source.text("public_key"),
@@ -83,45 +76,6 @@ def read_settings(env: Mapping[str, str], entries: Mapping[str, Any]) -> Langfus
         timeout=source.number("timeout", DEFAULT_TIMEOUT) or DEFAULT_TIMEOUT,
         is_disabled=not source.switch("tracing_enabled", default=True) or is_sdk_disabled,
     )
-
-
-class _LangfuseVariables:
-    """Finds a setting under each of its names."""
-
-    def __init__(self, env: Mapping[str, str], entries: Mapping[str, Any]) -> None:
-        self._env = env
-        self._entries = entries
-
-    def value(self, *names: str) -> Any:
-        for prefix in ("HERMES_LANGFUSE_", "LANGFUSE_"):
-            for name in names:
-                if found := self._env.get(f"{prefix}{name.upper()}", "").strip():
-                    return found
-        return next((self._entries[name] for name in names if self._entries.get(name) is not None), None)
-
-    def text(self, *names: str) -> str:
-        value = self.value(*names)
-        return "" if value is None else str(value).strip()
-
-    def switch(self, name: str, *, default: bool) -> bool:
-        word = self.text(name).lower()
-        if word in _TRUE or word in _FALSE:
-            return word in _TRUE
-        if word:
-            log.warning("the Langfuse setting %s is %r; allowed: true, false. Using %s", name, word, default)
-        return default
-
-    def number(self, name: str, default: float, most: float = float("inf")) -> float:
-        word = self.text(name)
-        try:
-            number = float(word) if word else default
-        except ValueError:
-            number = -1.0
-        if 0 <= number <= most:
-            return number
-        bounds = "from 0 on" if most == float("inf") else f"from 0 to {most:g}"
-        log.warning("the Langfuse setting %s is %r; a number %s is expected. Using %g", name, word, bounds, default)
-        return default
 
 
 def _environment(name: str) -> str:

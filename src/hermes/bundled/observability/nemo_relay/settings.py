@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hermes.trace.otel.variables import ExporterVariables
+
 PREFIX = "HERMES_NEMO_RELAY_"
 
 ATOF_FOLDER = ".nemo-relay/atof"
@@ -15,7 +17,6 @@ ATIF_FOLDER = ".nemo-relay/atif"
 ATIF_TEMPLATE = "trajectory-{session_id}.json"
 AGENT_NAME = "Hermes Agent"
 
-_TRUTHY = frozenset({"1", "true", "yes", "on"})
 _PLACEHOLDER = "{session_id}"
 
 
@@ -61,60 +62,47 @@ class RelaySettings:
 
 def read_settings(env: Mapping[str, str], cwd: Path) -> RelaySettings:
     """The settings in an environment. Relative folders are looked for in ``cwd``, from now on."""
-    reader = _RelayVariables(env, cwd)
-    toml = reader.text("PLUGINS_TOML")
+    given, remarks = ExporterVariables(env, (PREFIX,)), list[str]()
+    toml = given.text("plugins_toml")
     return RelaySettings(
-        atof=reader.atof() if reader.switch("ATOF_ENABLED") else None,
-        atif=reader.atif() if reader.switch("ATIF_ENABLED") else None,
+        atof=_atof(given, cwd, remarks) if given.switch("atof_enabled") else None,
+        atif=_atif(given, cwd, remarks) if given.switch("atif_enabled") else None,
         plugins_toml=absolute(toml, cwd) if toml else None,
-        full_requests=reader.switch("FULL_REQUESTS"),
-        remarks=tuple(reader.remarks),
+        full_requests=given.switch("full_requests"),
+        remarks=tuple(remarks),
     )
 
 
-class _RelayVariables:
-    def __init__(self, env: Mapping[str, str], cwd: Path) -> None:
-        self._env = env
-        self._cwd = cwd
-        self.remarks: list[str] = []
+def _atof(given: ExporterVariables, cwd: Path, remarks: list[str]) -> AtofFile:
+    filename = given.text("atof_filename") or ATOF_FILENAME
+    if not is_plain_name(filename):
+        expected = f"a name without folders is expected, {ATOF_FILENAME} is used"
+        remarks.append(f"{PREFIX}ATOF_FILENAME is {filename!r}; {expected}")
+        filename = ATOF_FILENAME
+    return AtofFile(
+        absolute(given.text("atof_output_directory") or ATOF_FOLDER, cwd),
+        filename,
+        overwrite=_mode(given, "ATOF_MODE", ("append", "overwrite"), remarks) == "overwrite",
+    )
 
-    def text(self, name: str) -> str:
-        return self._env.get(PREFIX + name, "").strip()
 
-    def switch(self, name: str) -> bool:
-        return self.text(name).lower() in _TRUTHY
+def _atif(given: ExporterVariables, cwd: Path, remarks: list[str]) -> AtifFiles:
+    template = given.text("atif_filename_template")
+    return AtifFiles(
+        absolute(given.text("atif_output_directory") or ATIF_FOLDER, cwd),
+        checked_template(template, f"{PREFIX}ATIF_FILENAME_TEMPLATE", remarks),
+        given.text("atif_agent_name") or AGENT_NAME,
+        given.text("atif_agent_version"),
+        given.text("atif_model_name"),
+        children_too=_mode(given, "ATIF_SUBAGENT_EXPORT_MODE", ("embedded", "all"), remarks) == "all",
+    )
 
-    def atof(self) -> AtofFile:
-        mode = self.text("ATOF_MODE").lower()
-        if mode not in ("", "append", "overwrite"):
-            self.remarks.append(f"{PREFIX}ATOF_MODE is {mode!r}; append or overwrite is expected, append is used")
-        return AtofFile(
-            absolute(self.text("ATOF_OUTPUT_DIRECTORY") or ATOF_FOLDER, self._cwd),
-            self._filename("ATOF_FILENAME", ATOF_FILENAME),
-            overwrite=mode == "overwrite",
-        )
 
-    def atif(self) -> AtifFiles:
-        mode = self.text("ATIF_SUBAGENT_EXPORT_MODE").lower()
-        if mode not in ("", "embedded", "all"):
-            self.remarks.append(
-                f"{PREFIX}ATIF_SUBAGENT_EXPORT_MODE is {mode!r}; embedded or all is expected, embedded is used"
-            )
-        return AtifFiles(
-            absolute(self.text("ATIF_OUTPUT_DIRECTORY") or ATIF_FOLDER, self._cwd),
-            checked_template(self.text("ATIF_FILENAME_TEMPLATE"), f"{PREFIX}ATIF_FILENAME_TEMPLATE", self.remarks),
-            self.text("ATIF_AGENT_NAME") or AGENT_NAME,
-            self.text("ATIF_AGENT_VERSION"),
-            self.text("ATIF_MODEL_NAME"),
-            children_too=mode == "all",
-        )
-
-    def _filename(self, name: str, default: str) -> str:
-        found = self.text(name)
-        if not found or is_plain_name(found):
-            return found or default
-        self.remarks.append(f"{PREFIX}{name} is {found!r}; a name without folders is expected, {default} is used")
-        return default
+def _mode(given: ExporterVariables, name: str, allowed: tuple[str, str], remarks: list[str]) -> str:
+    word = given.text(name).lower()
+    if word and word not in allowed:
+        remarks.append(f"{PREFIX}{name} is {word!r}; {' or '.join(allowed)} is expected, {allowed[0]} is used")
+    return word
 
 
 def absolute(folder: str, cwd: Path) -> Path:

@@ -6,16 +6,16 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+
+from hermes.trace.otel.variables import ExporterVariables, public_address
 
 log = logging.getLogger(__name__)
 
 DEFAULT_ENDPOINT = "http://localhost:4318"
 DEFAULT_FLUSH_SECONDS = 2.0
 
-_TRUE = frozenset({"1", "true", "yes", "on"})
 #: How the standard variable says that content may be part of spans; ``true`` is its older form.
-_CONTENT_IN_SPANS = _TRUE | {"span_only", "span_and_event"}
+_CONTENT_IN_SPANS = frozenset({"1", "true", "yes", "on", "span_only", "span_and_event"})
 _PROTOCOL = "http/protobuf"
 _EXPORTERS = ("otlp", "console", "none")
 
@@ -44,19 +44,22 @@ class OtelSettings:
 
 def read_settings(env: Mapping[str, str], entries: Mapping[str, Any]) -> OtelSettings:
     """OtelSettings from the environment first, then from ``plugins.entries`` of the configuration."""
-    endpoint = "" if _any(env, "OTEL_EXPORTER_OTLP_ENDPOINT") else str(entries.get("endpoint") or "").strip()
+    own, standard = ExporterVariables(env, ("HERMES_OTEL_",), entries), ExporterVariables(env, ("OTEL_",))
+    endpoint = "" if standard.text("exporter_otlp_endpoint") else str(entries.get("endpoint") or "").strip()
+    in_spans = standard.text("instrumentation_genai_capture_message_content").lower()
+    is_named = bool(standard.text("service_name")) or "service.name=" in standard.text("resource_attributes")
     return OtelSettings(
-        is_disabled=_is_true(env.get("OTEL_SDK_DISABLED")),
+        is_disabled=standard.switch("sdk_disabled"),
         endpoint=endpoint,
-        traces_exporter=_exporter(env, "OTEL_TRACES_EXPORTER"),
-        metrics_exporter=_exporter(env, "OTEL_METRICS_EXPORTER"),
-        capture_content=_captures_content(env, entries),
-        propagate=_is_true(env.get("HERMES_OTEL_PROPAGATE", entries.get("propagate"))),
-        flush_seconds=_seconds(env.get("HERMES_OTEL_FLUSH_SECONDS", entries.get("flush_seconds"))),
+        traces_exporter=standard.choice("traces_exporter", *_EXPORTERS),
+        metrics_exporter=standard.choice("metrics_exporter", *_EXPORTERS),
+        capture_content=_captures_content(env, in_spans, own),
+        propagate=own.switch("propagate"),
+        flush_seconds=own.number("flush_seconds", DEFAULT_FLUSH_SECONDS),
         parent=_parent(env),
-        traces_target=_target(env, "TRACES", endpoint),
-        metrics_target=_target(env, "METRICS", endpoint),
-        has_service_name=_any(env, "OTEL_SERVICE_NAME") or "service.name=" in env.get("OTEL_RESOURCE_ATTRIBUTES", ""),
+        traces_target=_target(standard, "traces", endpoint),
+        metrics_target=f"{_target(standard, 'metrics', endpoint)} (metrics)",
+        has_service_name=is_named,
     )
 
 
@@ -67,22 +70,11 @@ def check_protocol(env: Mapping[str, str]) -> None:
             log.warning("%s is %r; only %s is spoken here, and used", name, env[name], _PROTOCOL)
 
 
-def _exporter(env: Mapping[str, str], name: str) -> str:
-    wanted = env.get(name, "").strip().lower() or "otlp"
-    if wanted in _EXPORTERS:
-        return wanted
-    log.warning("%s is %r; allowed: %s. Using otlp", name, env[name], ", ".join(_EXPORTERS))
-    return "otlp"
-
-
-def _captures_content(env: Mapping[str, str], entries: Mapping[str, Any]) -> bool:
-    own = env.get("HERMES_OTEL_CAPTURE_CONTENT")
-    if own is not None and own.strip():
-        return _is_true(own)
-    standard = env.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower()
-    if standard:
-        return standard in _CONTENT_IN_SPANS
-    return _is_true(entries.get("capture_content"))
+def _captures_content(env: Mapping[str, str], in_spans: str, own: ExporterVariables) -> bool:
+    """Our own variable decides, then the standard one, then the configuration."""
+    if in_spans and not env.get("HERMES_OTEL_CAPTURE_CONTENT", "").strip():
+        return in_spans in _CONTENT_IN_SPANS
+    return own.switch("capture_content")
 
 
 def _parent(env: Mapping[str, str]) -> Mapping[str, str] | None:
@@ -93,28 +85,6 @@ def _parent(env: Mapping[str, str]) -> Mapping[str, str] | None:
     return {name: value for name, value in carrier.items() if value}
 
 
-def _target(env: Mapping[str, str], signal: str, configured: str) -> str:
-    named = env.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT") or env.get("OTEL_EXPORTER_OTLP_ENDPOINT") or configured
-    try:
-        parts = urlsplit(named or DEFAULT_ENDPOINT)
-        place = parts.hostname or ""
-        where = f"{parts.scheme}://{place}:{parts.port}" if parts.port else f"{parts.scheme}://{place}"
-    except ValueError:
-        where = "an address that cannot be read"
-    return where if signal == "TRACES" else f"{where} (metrics)"
-
-
-def _seconds(value: Any) -> float:
-    try:
-        return max(float(value), 0.0) if value not in (None, "") else DEFAULT_FLUSH_SECONDS
-    except (TypeError, ValueError):
-        log.warning("the time to wait for the collector is %r; a number of seconds is expected", value)
-        return DEFAULT_FLUSH_SECONDS
-
-
-def _is_true(value: Any) -> bool:
-    return str(value).strip().lower() in _TRUE
-
-
-def _any(env: Mapping[str, str], name: str) -> bool:
-    return bool(env.get(name, "").strip())
+def _target(standard: ExporterVariables, signal: str, configured: str) -> str:
+    named = standard.text(f"exporter_otlp_{signal}_endpoint", "exporter_otlp_endpoint") or configured
+    return public_address(named or DEFAULT_ENDPOINT) or "an address that cannot be read"
