@@ -223,7 +223,8 @@ class Host:
             hides_memory=self.options.hide_memory,
         )
         can_leave = self.confinements.can_leave(Scope(platform=self.options.platform))
-        self.tools = ToolRegistry(builtin_tools(limits, can_leave_sandbox=can_leave))
+        self.tools = ToolRegistry()
+        self.tools.add_builtin(builtin_tools(limits, can_leave_sandbox=can_leave))
         self.approvals = self._build_approvals()
         runtime = Runtime(
             home=self.home,
@@ -264,7 +265,8 @@ class Host:
             seal=self._sealing(),
         )
         named = [] if self.options.platform in SERVED_PLATFORMS else runtime.prompt_files.usable("agents", self.cwd)
-        for tool in (*agent_tools(runtime, named), *self._schedule_tools(runtime), *self.options.tools):
+        self.tools.add_builtin((*agent_tools(runtime, named), *self._schedule_tools(runtime)))
+        for tool in self.options.tools:
             self.tools.add(tool)
         return runtime
 

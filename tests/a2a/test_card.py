@@ -22,6 +22,7 @@ from hermes.config.schema.sections import AgentConfig, ModelConfig
 from hermes.errors import ConfigError
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider
+from hermes.tools.declarations.builtin import DECLARED
 from hermes.tools.registry import Tool
 from hermes.version import __version__
 from support import HostFactory
@@ -30,7 +31,9 @@ BASE = "http://127.0.0.1:8800"
 
 
 def tool(name: str, toolset: str, description: str = "") -> Tool:
-    return Tool(name, toolset, description, {"type": "object"}, lambda _args, _context: "{}")
+    return Tool(
+        name, toolset, description, {"type": "object"}, lambda _args, _context: "{}", declares=DECLARED.get(name)
+    )
 
 
 def test_every_interface_that_is_served_and_no_other() -> None:

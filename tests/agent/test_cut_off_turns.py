@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from hermes.errors import JournalError
 from hermes.host import Host
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, failure, reasoning, text, tool_call, tool_calls
+from hermes.tools.declarations.declaration import Declaration
 from hermes.tools.registry import Effect, Tool
 from support import HostFactory
 from support.waiting import HANG, finish
@@ -379,9 +381,10 @@ def test_threads_that_were_stuck_end_when_the_pool_is_closed() -> None:
 def test_planning_many_writes_takes_no_longer_for_each_of_them(make_host: HostFactory, workdir: Path) -> None:
     asked = Counter[str]()
 
-    def target(args: Payload, _context: object) -> list[Path]:
-        asked[args["path"]] += 1
-        return [workdir / args["path"]]
+    class Counting(Declaration, frozen=True):
+        def written_paths(self, args: Mapping[str, Any], cwd: Path) -> list[Path]:
+            asked[args["path"]] += 1
+            return [workdir / args["path"]]
 
     def run(args: Payload, _context: object) -> str:
         return "{}"
@@ -389,7 +392,18 @@ def test_planning_many_writes_takes_no_longer_for_each_of_them(make_host: HostFa
     names = [f"file-{number}" for number in range(60)]
     with ScriptedProvider([tool_calls([("keep", {"path": name}) for name in names]), text("Kept.")]) as provider:
         host = make_host(provider)
-        host.tools.add(Tool("keep", "test", "keep", {"type": "object"}, run, effect="pure", writes=target))
+        host.tools.add(
+            Tool(
+                "keep",
+                "test",
+                "keep",
+                {"type": "object"},
+                run,
+                "pure",
+                Counting(writes=("path",)),
+                parallel_by_file=True,
+            )
+        )
         assert host.new_session().run("go").answer == "Kept."
     assert set(asked) == set(names) and max(asked.values()) <= 4
 
@@ -401,16 +415,24 @@ def test_planning_many_writes_takes_no_longer_for_each_of_them(make_host: HostFa
 def test_writers_run_together_when_their_files_are_separate(
     make_host: HostFactory, workdir: Path, paths: list[str], together: bool
 ) -> None:
-    def target(args: Payload, _context: object) -> list[Path]:
-        return [workdir / args["path"]]
-
     def run(args: Payload, _context: object) -> str:
         return "{}"
 
     order: list[type[TurnEvent]] = []
     with ScriptedProvider([tool_calls([("keep", {"path": path}) for path in paths]), text("Kept.")]) as provider:
         host = make_host(provider)
-        host.tools.add(Tool("keep", "test", "keep", {"type": "object"}, run, effect="pure", writes=target))
+        host.tools.add(
+            Tool(
+                "keep",
+                "test",
+                "keep",
+                {"type": "object"},
+                run,
+                "pure",
+                Declaration(writes=("path",)),
+                parallel_by_file=True,
+            )
+        )
         host.new_session().run("go", listener=lambda event: order.append(type(event)))
     started = [kind is ToolStarted for kind in order if kind in (ToolStarted, ToolEnded)]
     assert started == ([True, True, False, False] if together else [True, False, True, False])

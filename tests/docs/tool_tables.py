@@ -58,7 +58,7 @@ def tool_text(name: str) -> str:
 def _company(tool: Tool) -> str:
     if tool.parallel:
         return "runs beside other calls that only read"
-    return "runs beside calls that write other files" if tool.writes else "runs alone"
+    return "runs beside calls that write other files" if tool.parallel_by_file else "runs alone"
 
 
 def _arguments(tool: Tool) -> str:

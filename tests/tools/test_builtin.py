@@ -38,9 +38,7 @@ def test_definitions_are_what_the_wire_expects(tool: Tool) -> None:
 
 
 def test_what_each_tool_may_do_to_the_world() -> None:
-    assert {
-        name: (tool.effect, tool.parallel, tool.quick, tool.writes is not None) for name, tool in TOOLS.items()
-    } == {
+    assert {name: (tool.effect, tool.parallel, tool.quick, tool.parallel_by_file) for name, tool in TOOLS.items()} == {
         "terminal": ("unsafe", False, False, False),
         "process": ("unsafe", False, False, False),
         "read_file": ("pure", True, True, False),
@@ -53,9 +51,9 @@ def test_what_each_tool_may_do_to_the_world() -> None:
 
 def test_tools_name_the_files_they_write(context: ToolContext, workdir: Path) -> None:
     for name, args in (("write_file", {"path": "a"}), ("patch", {"mode": "replace", "path": "a"})):
-        writes = TOOLS[name].writes
-        assert writes is not None
-        assert list(writes(args, context)) == [workdir / "a"]
+        declared = TOOLS[name].declares
+        assert declared is not None
+        assert declared.written_paths(args, context.cwd) == [workdir / "a"]
 
 
 def test_loading_the_tools_imports_nothing_costly() -> None:

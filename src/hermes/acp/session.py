@@ -35,7 +35,7 @@ class EditorSession:
         self.session = session
         self._host = host
         self._connection = connection
-        self._updates = ToolUpdates(session.cwd, host.redactor)
+        self._updates = ToolUpdates(session.cwd, host.redactor, host.tools.declaration)
         self._prompts = 0
         self._announced: set[str] = set()
         self._streamed = False
@@ -135,7 +135,7 @@ class EditorSession:
         self._announce(event)  # a call that was refused was never started
         call_id, ok = self._call_id(event.tool_call_id), event.status == "ok"
         self.update(self._updates.ended(call_id, event.tool_name, event.result, ok=ok))
-        plan = self._updates.plan(event.result) if event.tool_name == "todo" and ok else None
+        plan = self._updates.plan(event.tool_name, event.result) if ok else None
         if plan is not None:
             self.update(plan)
 

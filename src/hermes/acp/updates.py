@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
 from hermes.sanitize import Redactor
-from hermes.tools.files.patch_v4a import FilePatch, PatchError, parse_patch, paths_in
+from hermes.tools.declarations.declaration import Declaration, Kind
+from hermes.tools.files.patch_v4a import FilePatch, PatchError, parse_patch
 from hermes.tools.files.paths import resolve_path
 
-_KINDS = {
-    "read_file": "read",
-    "skill_view": "read",
-    "write_file": "edit",
-    "patch": "edit",
-    "search_files": "search",
-    "session_search": "search",
-    "skills_list": "search",
-    "terminal": "execute",
-    "process": "execute",
-    "execute_code": "execute",
-    "web_fetch": "fetch",
-    "web_search": "fetch",
-    "todo": "think",
-}
 _MAX_TITLE_CHARS = 120
 _MAX_TEXT_CHARS = 20_000
 _MAX_DIFF_BYTES = 1_000_000
@@ -42,25 +28,30 @@ def text_chunk(kind: str, text: str) -> Update:
 class ToolUpdates:
     """Makes the updates of tool calls in one working folder. What it shows has no secrets."""
 
-    def __init__(self, cwd: Path, redactor: Redactor) -> None:
+    def __init__(self, cwd: Path, redactor: Redactor, declaration: Callable[[str], Declaration]) -> None:
         self._cwd = cwd
         self._redactor = redactor
+        self._declaration = declaration
 
     def call(self, call_id: str, name: str, args: dict[str, Any]) -> Update:
         """A call as an editor shows it: title, kind, files, and the change it makes."""
-        shown = self._redactor.mask_data(args)
+        shown, declared = self._redactor.mask_data(args), self._declaration(name)
         fields: Update = {
             "toolCallId": call_id,
-            "title": _title(name, shown),
-            "kind": _KINDS.get(name, "other"),
+            "title": _title(name, shown, declared),
+            "kind": declared.kind,
             "rawInput": shown,
         }
         path = self._path(args.get("path"))
-        patch = str(args.get("patch") or "") if name == "patch" and args.get("mode") == "patch" else ""
-        files = [path] if path is not None else list(map(self._path, paths_in(patch)))
+        patches = [text for name in declared.patches if isinstance(text := shown.get(name), str) and text]
+        files = [path] if path is not None else list(map(self._path, declared.named_paths(args)))
         if any(files):
             fields["locations"] = [{"path": file} for file in files if file]
-        content = self._patch_diffs(str(shown.get("patch"))) if patch else self._diff(name, shown, path)
+        content = (
+            [diff for patch in patches for diff in self._patch_diffs(patch)]
+            if patches and args.get("mode") != "replace"
+            else self._diff(declared, shown, path)
+        )
         if content:
             fields["content"] = content
         return fields
@@ -78,12 +69,15 @@ class ToolUpdates:
             "status": "completed" if ok else "failed",
         }
         # The diff of an edit stays as it was shown.
-        if not ok or _KINDS.get(name) != "edit":
-            update["content"] = [{"type": "content", "content": {"type": "text", "text": _result_text(name, text)}}]
+        kind = self._declaration(name).kind
+        if not ok or kind != "edit":
+            update["content"] = [{"type": "content", "content": {"type": "text", "text": _result_text(kind, text)}}]
         return update
 
-    def plan(self, result: str) -> Update | None:
-        """``plan``: the items of the ``todo`` tool."""
+    def plan(self, name: str, result: str) -> Update | None:
+        """``plan``: the items of a tool that lists tasks; None for any other."""
+        if self._declaration(name).shown.detail != "tasks":
+            return None
         try:
             items = msgspec.json.decode(result, type=dict[str, Any]).get("todos")
         except msgspec.DecodeError:
@@ -105,12 +99,12 @@ class ToolUpdates:
         except ValueError:
             return None
 
-    def _diff(self, name: str, args: dict[str, Any], path: str | None) -> list[dict[str, Any]]:
+    def _diff(self, declared: Declaration, args: dict[str, Any], path: str | None) -> list[dict[str, Any]]:
         if path is None:
             return []
-        if name == "write_file":
+        if declared.shown.detail == "content":
             return [{"type": "diff", "path": path, "oldText": self._text_of(path), "newText": str(args.get("content"))}]
-        if name == "patch" and args.get("mode") == "replace" and "old_string" in args:
+        if declared.shown.detail == "diff" and args.get("mode") == "replace" and "old_string" in args:
             old, new = str(args["old_string"]), str(args.get("new_string") or "")
             return [{"type": "diff", "path": path, "oldText": old, "newText": new}]
         return []
@@ -145,15 +139,15 @@ def _lines(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _title(name: str, args: dict[str, Any]) -> str:
+def _title(name: str, args: dict[str, Any], declared: Declaration) -> str:
     subject = next(
         (str(args[key]) for key in ("command", "path", "url", "query", "pattern", "name", "goal") if args.get(key)), ""
     )
-    title = " ".join((subject if name == "terminal" else f"{name} {subject}").split()) or name
+    title = " ".join((subject if declared.runs_commands else f"{name} {subject}").split()) or name
     return title if len(title) <= _MAX_TITLE_CHARS else f"{title[: _MAX_TITLE_CHARS - 1]}…"
 
 
-def _result_text(name: str, result: str) -> str:
+def _result_text(kind: Kind, result: str) -> str:
     """What is worth showing of a result: the output of a command, the content of a file, else all of it."""
     text = result
     try:
@@ -166,4 +160,4 @@ def _result_text(name: str, result: str) -> str:
             break
     text = text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]}\n… ({len(text):,} characters)"
     fence = "```" if "```" not in text else "~~~~"
-    return f"{fence}\n{text}\n{fence}" if _KINDS.get(name) == "execute" else text
+    return f"{fence}\n{text}\n{fence}" if kind == "execute" else text

@@ -114,7 +114,8 @@ class Services:
         finding = Finding(f"plugin_rule:{rule_key or tool_name}", reason, "") if reason else None
         try:
             with host_work():
-                decision = self._runtime.approvals.decide(tool, args, context, plugin=finding)
+                examined = self._runtime.approvals.examine(tool, args, context)
+                decision = self._runtime.approvals.decide(tool, args, context, examined, plugin=finding)
         except TurnSuspended:
             return False, "it needs an approval, which cannot be given in the middle of this call"
         return decision.allowed, decision.message

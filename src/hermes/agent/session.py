@@ -329,7 +329,8 @@ class Session:
         """The instructions of deeper folders that these calls entered first."""
         if self.instructions is None:
             return []
-        paths = [path for call in calls for path in files_of_call(call, self.cwd)]
+        declaration = self.runtime.tools.declaration
+        paths = [path for call in calls for path in files_of_call(call, declaration(call.tool_name), self.cwd)]
         return self.instructions.below(paths, self._was_said)
 
     def added_texts(self, turn_id: str, step: int, calls: Sequence[ToolEnded]) -> list[str]:

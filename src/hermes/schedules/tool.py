@@ -16,6 +16,7 @@ from hermes.schedules.store import Schedules, new_schedule
 from hermes.schedules.timing import local_zone, parse_timing
 from hermes.scope import SCHEDULED
 from hermes.tools.arguments import fields, text
+from hermes.tools.declarations.builtin import DECLARED
 from hermes.tools.registry import Args, Tool, ToolContext
 from hermes.tools.results import tool_result
 
@@ -53,7 +54,7 @@ def cronjob_tool(runtime: Runtime) -> Tool:
         except HermesError as error:
             return tool_result(success=False, error=str(error))
 
-    return Tool(TOOL, TOOL, _ABOUT, _ARGUMENTS, run, quick=True, emoji="⏰")
+    return Tool(TOOL, TOOL, _ABOUT, _ARGUMENTS, run, declares=DECLARED[TOOL], quick=True, emoji="⏰")
 
 
 class _ToolCall:

@@ -8,17 +8,17 @@ from importlib import import_module
 from typing import Any
 
 from hermes.tools.arguments import fields, flag, number, text
-from hermes.tools.origin import fetches, reads_outside, shows_fetched
+from hermes.tools.declarations.builtin import declared
+from hermes.tools.declarations.origin import fetches, reads_outside, shows_fetched
 from hermes.tools.registry import Args, Tool, ToolContext, ToolLimits
 
 
 def builtin_tools(limits: ToolLimits | None = None, *, can_leave_sandbox: bool = False) -> list[Tool]:
     """The tools every host has. ``limits`` appear in the descriptions for the model."""
     arguments = _terminal_args(limits or ToolLimits(), can_leave_sandbox)
-    return [
+    tools = [
         Tool(
             *("terminal", "terminal", _TERMINAL, arguments, _terminal),
-            changes_tree=True,
             commits_before_waiting=True,
             claims_itself=True,
             untrusted=fetches,
@@ -33,9 +33,25 @@ def builtin_tools(limits: ToolLimits | None = None, *, can_leave_sandbox: bool =
             emoji="📖",
         ),
         Tool(
-            "write_file", "file", _WRITE, _WRITE_ARGS, _write_file, writes=_written, preview=_write_preview, emoji="✍️"
+            name="write_file",
+            toolset="file",
+            description=_WRITE,
+            parameters=_WRITE_ARGS,
+            run=_write_file,
+            parallel_by_file=True,
+            preview=_write_preview,
+            emoji="✍️",
         ),
-        Tool("patch", "file", _PATCH, _PATCH_ARGS, _patch, writes=_patched, preview=_patch_preview, emoji="🔧"),
+        Tool(
+            name="patch",
+            toolset="file",
+            description=_PATCH,
+            parameters=_PATCH_ARGS,
+            run=_patch,
+            parallel_by_file=True,
+            preview=_patch_preview,
+            emoji="🔧",
+        ),
         Tool(
             *("search_files", "file", _SEARCH, _SEARCH_ARGS, _search_files, "pure"),
             parallel=True,
@@ -43,6 +59,7 @@ def builtin_tools(limits: ToolLimits | None = None, *, can_leave_sandbox: bool =
             emoji="🔎",
         ),
     ]
+    return declared(tools)
 
 
 def _imported(module: str, name: str) -> Callable[[Args, ToolContext], Any]:
@@ -59,11 +76,9 @@ _terminal = _imported("terminal.terminal", "run_terminal")
 _process = _imported("terminal.process", "run_process")
 _read_file = _imported("files.read_file", "run_read_file")
 _write_file = _imported("files.write_file", "run_write_file")
-_written = _imported("files.write_file", "written_paths")
 _write_preview = _imported("files.write_file", "preview_write")
 _patch_preview = _imported("files.patch", "preview_patch")
 _patch = _imported("files.patch", "run_patch")
-_patched = _imported("files.patch", "patched_paths")
 _search_files = _imported("search.search_files", "run_search_files")
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from hermes.config.schema.sections import Config
 from hermes.errors import PluginError
 from hermes.scope import Scope
+from hermes.tools.declarations.declaration import UNDECLARED, Declaration, declaration_problem
 from hermes.tools.sandbox.confinement import Confinements
 
 if TYPE_CHECKING:
@@ -72,17 +73,24 @@ class ToolContext(msgspec.Struct):
     #: Puts the claim of the call on disk. To be called before the effect begins, by a tool with ``claims_itself``; None
     #: when it is there already.
     commit_claim: Callable[[], None] | None = None
-    #: The real paths that the gate judged: files to write, and files to read that may hold credentials. The tools
-    #: refuse a path that leads elsewhere by now. None outside of the pipeline.
+    #: The real paths that the gate judged: files to write, and files to read that may hold credentials. ``open``
+    #: refuses a path that leads elsewhere by now. None outside of the pipeline.
     checked: Collection[str] | None = None
     #: The call was let through because it only reads: its command is held to that, where the machine can do it.
     only_reads: bool = False
-    #: The call may change any file of the project, as far as the gate knows: they are saved before.
-    may_change_tree: bool = True
     #: What the command of this call did that was undone; a user may be asked whether to keep it.
     undone: Sequence[UndoneChange] = ()
     #: A call that this one made returned untrusted text.
     saw_untrusted: bool = False
+
+    def open(self, path: object, mode: Literal["r", "rb", "w", "wb"] = "r") -> IO[Any]:
+        """Open a file of the user for a tool: the only way that is checked. Text is UTF-8.
+
+        Raises ``FileRefused``, a ValueError with a text for the model, or OSError.
+        """
+        from hermes.tools.files.opening import open_file
+
+        return open_file(path, mode, self)
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -94,12 +102,12 @@ class Tool(msgspec.Struct, frozen=True):
     parameters: dict[str, Any]
     run: Callable[[Args, ToolContext], str]
     effect: Effect = "unsafe"
+    #: What it reads, writes, runs and sends, and how its calls are shown. A tool without one is taken for the worst.
+    declares: Declaration | None = None
     #: Several calls in one message may run at the same time.
     parallel: bool = False
-    #: Files a call writes; calls with disjoint paths may run at the same time even when ``parallel`` is false.
-    writes: Callable[[Args, ToolContext], Iterable[Path]] | None = None
-    #: A call may change any file of the project: it is saved before.
-    changes_tree: bool = False
+    #: Calls that write different files may run at the same time even when ``parallel`` is false.
+    parallel_by_file: bool = False
     #: The change that a call would make, as a diff; a question about the call shows it.
     preview: Callable[[Args, ToolContext], str] | None = None
     #: Takes less than a millisecond, so a thread would cost more than it saves.
@@ -116,6 +124,11 @@ class Tool(msgspec.Struct, frozen=True):
     #: put between ``<untrusted ID>`` and ``</untrusted ID>``, in one place for every tool: ``ToolCall.message``.
     #: A tool returns its plain result and adds no mark of its own. A function decides by the arguments of a call.
     untrusted: bool | Callable[[Args, ToolContext], bool] = False
+
+    @property
+    def may_run_commands(self) -> bool:
+        """Whether it runs command lines, as far as it says."""
+        return self.effect != "pure" if self.declares is None else self.declares.runs_commands
 
     def definition(self) -> dict[str, Any]:
         """The definition for the model."""
@@ -145,6 +158,14 @@ class ToolRegistry:
             raise PluginError(f"tool {tool.name!r} is already registered by {owner}; choose another name {way_out}")
         self._tools[tool.name] = tool
 
+    def add_builtin(self, tools: Iterable[Tool]) -> None:
+        """Register tools that ship with Hermes. Raises PluginError for one that does not say what it does."""
+        for tool in tools:
+            problem = declaration_problem(tool.declares, tool.parameters)
+            if problem is not None:
+                raise PluginError(f"the built-in tool {tool.name!r} cannot be registered: {problem}")
+            self.add(tool)
+
     def remove(self, name: str) -> None:
         """Remove a tool, if it exists."""
         self._tools.pop(name, None)
@@ -167,6 +188,11 @@ class ToolRegistry:
     def get(self, name: str) -> Tool | None:
         """The tool with that name, if there is one."""
         return self._tools.get(name)
+
+    def declaration(self, name: str) -> Declaration:
+        """What the tool with that name declares, to show its calls."""
+        tool = self._tools.get(name)
+        return UNDECLARED if tool is None or tool.declares is None else tool.declares
 
     def all(self) -> Mapping[str, Tool]:
         """Every tool by name."""

@@ -110,4 +110,4 @@ def test_a_child_has_nobody_to_ask(make_host: HostFactory) -> None:
 def test_questions_are_asked_one_at_a_time(make_host: HostFactory) -> None:
     with ScriptedProvider(text("ok")) as provider:
         tool = make_host(provider).tools.get("clarify")
-    assert tool is not None and not tool.parallel and tool.writes is None
+    assert tool is not None and not tool.parallel and not tool.parallel_by_file

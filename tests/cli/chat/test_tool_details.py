@@ -18,12 +18,18 @@ from hermes.cli.chat.tool_details import (
 )
 from hermes.cli.runs.sessions.transcript import RecordedCall
 from hermes.testing import ScriptedProvider, text, tool_call
+from hermes.tools.declarations.builtin import DECLARED, builtin_declaration
+from hermes.tools.declarations.declaration import Declaration
 from support import run_hermes, write_config
 from support.repl_terminal import CTRL_D, ReplTerminal
 
 
 def call(name: str, result: object, status: str = "ok", **args: Any) -> RecordedCall:
     return RecordedCall(name, args, result if isinstance(result, str) else json.dumps(result), status)
+
+
+def declared(done: RecordedCall) -> Declaration:
+    return builtin_declaration(done.tool_name)
 
 
 def shown(lines: list[Any]) -> list[tuple[str, str]]:
@@ -33,15 +39,15 @@ def shown(lines: list[Any]) -> list[tuple[str, str]]:
 def test_a_command_shows_its_last_lines_and_its_exit_code() -> None:
     output = "\n".join(map(str, range(COMMAND_LINES + 3)))
     done = call("terminal", {"output": output, "exit_code": 3})
-    assert exit_code(done) == 3
-    assert shown(folded_details(done))[0] == ("note", "... 3 earlier lines")
-    assert [line.text for line in folded_details(done)][1:] == ["3", "4", "5", "6", "7"]
-    assert len(whole_result(done)) == COMMAND_LINES + 3
+    assert exit_code(done, declared(done)) == 3
+    assert shown(folded_details(done, declared(done)))[0] == ("note", "... 3 earlier lines")
+    assert [line.text for line in folded_details(done, declared(done))][1:] == ["3", "4", "5", "6", "7"]
+    assert len(whole_result(done, declared(done))) == COMMAND_LINES + 3
 
 
 def test_an_edit_shows_its_diff_and_a_long_one_is_folded() -> None:
     diff = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n one\n-two\n+zwei\n--- not a header\n"
-    assert shown(detail_lines(call("patch", {"diff": diff}))) == [
+    assert shown(detail_lines(call("patch", {"diff": diff}), DECLARED["patch"])) == [
         ("place", "x.py"),
         ("place", "@@ -1,2 +1,2 @@"),
         ("plain", " one"),
@@ -50,13 +56,13 @@ def test_an_edit_shows_its_diff_and_a_long_one_is_folded() -> None:
         ("removed", "--- not a header"),
     ]
     written = call("write_file", {"bytes_written": 1}, content="x\n" * 100)
-    assert len(folded_details(written)) == DIFF_LINES + 1
-    assert folded_details(written)[-1].text == f"... {100 - DIFF_LINES} more lines"
+    assert len(folded_details(written, declared(written))) == DIFF_LINES + 1
+    assert folded_details(written, declared(written))[-1].text == f"... {100 - DIFF_LINES} more lines"
 
 
 def test_a_task_list_is_shown_with_its_marks() -> None:
     todos = [{"content": name, "status": name} for name in ("pending", "in_progress", "completed", "cancelled")]
-    marks = [line.text for line in detail_lines(call("todo", {"todos": todos}))]
+    marks = [line.text for line in detail_lines(call("todo", {"todos": todos}), DECLARED["todo"])]
     assert marks == ["[ ] pending", "[>] in_progress", "[x] completed", "[-] cancelled"]
 
 
@@ -66,13 +72,15 @@ def test_a_task_list_is_shown_with_its_marks() -> None:
 @pytest.mark.parametrize("name", ["terminal", "patch", "write_file", "todo", "other"])
 def test_any_result_is_survived(name: str, result: str) -> None:
     done = call(name, result)
-    assert exit_code(done) is None
-    assert isinstance(folded_details(done), list) and isinstance(whole_result(done), list)
+    assert exit_code(done, declared(done)) is None
+    assert isinstance(folded_details(done, declared(done)), list) and isinstance(
+        whole_result(done, declared(done)), list
+    )
 
 
 def test_results_drive_no_terminal() -> None:
     done = call("terminal", {"output": "\x1b[2Jgone\x07", "exit_code": 0})
-    assert [line.text for line in detail_lines(done)] == ["gone"]
+    assert [line.text for line in detail_lines(done, declared(done))] == ["gone"]
 
 
 SCRIPT = [

@@ -14,6 +14,7 @@ from hermes.cli.chat.tool_lines import ASCII, UNICODE, RunningTools, finished_li
 from hermes.cli.terminal import cells
 from hermes.contract.events import ChildActivity, ToolEnded, ToolStatus
 from hermes.sanitize import Redactor
+from hermes.tools.declarations.builtin import DECLARED, builtin_declaration
 from support.events import child_ended, child_started, tool_ended, tool_started
 from support.screen import Screen
 
@@ -56,14 +57,14 @@ class Clock:
     ],
 )  # fmt: skip
 def test_the_subject_says_what_a_call_is_about(name: str, args: dict[str, Any], subject: str) -> None:
-    assert subject_of(name, args, Redactor()) == subject
+    assert subject_of(builtin_declaration(name), args, Redactor()) == subject
 
 
 def test_secrets_do_not_show_even_where_the_text_is_cut() -> None:
     redactor = Redactor(("correct-horse-battery",))
     for padding in range(1_960, 2_001, 4):
         command = "x" * padding + f" {SECRET} and correct-horse-battery"
-        assert "sk-ant" not in subject_of("terminal", {"command": command}, redactor)
+        assert "sk-ant" not in subject_of(DECLARED["terminal"], {"command": command}, redactor)
     line = finished_line(
         finished(command=f"curl -H {SECRET}", status="error", error="no correct-horse-battery"), redactor
     )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hermes.tools.files.patch import patched_paths
+from hermes.tools.declarations.builtin import DECLARED
 from hermes.tools.registry import ToolContext
 from support.waiting import finish
 
@@ -156,11 +156,11 @@ def test_protected_files_are_refused(call: Call, workdir: Path, context: ToolCon
 
 def test_the_paths_of_a_call_are_real_names(workdir: Path, context: ToolContext) -> None:
     (workdir / "link").symlink_to("real")
-    assert list(patched_paths({"mode": "replace", "path": "link"}, context)) == [workdir / "real"]
+    assert DECLARED["patch"].written_paths({"mode": "replace", "path": "link"}, context.cwd) == [workdir / "real"]
     patch = "*** Update File: link\n*** Move to: b c\n@@\n*** Delete File: d\n*** Move File: e -> f\n*** Add File: \0"
     expected = [workdir / name for name in ("real", "b c", "d", "e", "f")]
-    assert list(patched_paths({"mode": "patch", "patch": patch}, context)) == expected
-    assert list(patched_paths({"mode": "patch", "patch": 3}, context)) == []
+    assert DECLARED["patch"].written_paths({"mode": "patch", "patch": patch}, context.cwd) == expected
+    assert DECLARED["patch"].written_paths({"mode": "patch", "patch": 3}, context.cwd) == []
 
 
 lines = st.lists(st.sampled_from(["a", "b", "  c", "", "d  "]), min_size=1, max_size=8)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from hermes.tools.declarations.builtin import DECLARED
 from hermes.tools.files.atomic import FileChange, apply_changes
-from hermes.tools.files.write_file import written_paths
 from hermes.tools.registry import ToolContext
 
 Call = Callable[..., dict[str, Any]]
@@ -167,8 +167,8 @@ def test_protected_files_are_refused(call: Call, workdir: Path, home: Path, cont
 
 def test_the_paths_of_a_call_are_real_names(workdir: Path, context: ToolContext) -> None:
     (workdir / "link").symlink_to("real")
-    assert list(written_paths({"path": "link"}, context)) == [workdir / "real"]
-    assert list(written_paths({"path": None}, context)) == []
+    assert DECLARED["write_file"].written_paths({"path": "link"}, context.cwd) == [workdir / "real"]
+    assert DECLARED["write_file"].written_paths({"path": None}, context.cwd) == []
 
 
 # ---- several files at once

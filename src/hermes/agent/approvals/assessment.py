@@ -26,6 +26,7 @@ BlockReason = Literal[
     "guardrail_block",
     "approval_timeout",
     "headless_denied",
+    "protected_file",
 ]
 
 #: The rule by which a user is asked about every command of the embedded model, whatever the settings say.
@@ -96,6 +97,8 @@ def assess_call(
     """Assess a call. ``plugin`` is what a plugin decided: to refuse it, or a reason to ask for approval."""
     base = Assessment(examined.found, examined.command, examined.cwd)
     refusal, because = _refusal(rules, tool, base, plugin)
+    if examined.refusal and refusal is None:
+        refusal = Decision(False, examined.refusal, "protected_file")
     if refusal is None and refuses(mode, examined.effect):
         refusal, because = Decision(False, messages.plan_mode(tool), "plan_mode"), ("the mode is plan",)
     if refusal is not None:

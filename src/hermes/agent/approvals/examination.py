@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from hermes.agent.approvals.modes import OUTSIDE_SANDBOX, WRITE_OUTSIDE, CallEffect
 from hermes.agent.approvals.scripts import SessionScripts
-from hermes.tools.files.guard import suspect_path
+from hermes.tools.declarations.declaration import UNDECLARED, Code, Declaration
+from hermes.tools.files.guard import FileGuard, suspect_path
 from hermes.tools.files.paths import resolve_path
 from hermes.tools.registry import Args, Tool, ToolContext
 
@@ -35,24 +36,27 @@ class Examination(msgspec.Struct, frozen=True):
     cwd: str = ""
     #: The command line changes nothing, as far as is known of its programs.
     only_reads: bool = False
+    #: The real paths that were judged: files to write, and files to read that may hold credentials.
+    checked: frozenset[str] = frozenset()
+    #: The call may change any file of the project.
+    may_change_tree: bool = False
+    #: Why the call must not run: a file that it names is protected, and the tool would not refuse it by itself.
+    refusal: str = ""
 
 
 def examine_call(
     tool: Tool, args: Args, context: ToolContext, hermes_home: Path, since: float, *, telling_apart: bool = True
 ) -> Examination:
     """Examine a call. ``since``: when the session began. ``telling_apart``: whether commands that only read matter."""
-    context.may_change_tree = tool.changes_tree
-    if tool.name == "terminal" and not tool.plugin:
-        return _terminal(args, context, hermes_home, since, telling_apart=telling_apart)
-    if tool.name == "process" and not tool.plugin:
-        return _input(args, context, hermes_home)
-    if tool.name == "execute_code" and not tool.plugin:
-        return _script(args, context)
-    if tool.writes is not None:
-        return _edit(tool.writes(args, context), context, hermes_home)
-    if tool.name in ("read_file", "search_files") and not tool.plugin:
-        return _read(args, context, hermes_home)
-    return Examination(_effect_of(tool))
+    call = _Call(tool.declares or UNDECLARED, _effect_of(tool), args, context, hermes_home, since, telling_apart)
+    parts = [call.run(kind, args.get(name)) for name, kind in call.declared.runs.items()]
+    if call.declared.is_writer:
+        parts.append(call.edit())
+    if call.declared.reads or not parts:
+        parts.append(call.read())
+    if not call.declared.is_guarded:
+        parts.append(call.read_undeclared())
+    return parts[0] if len(parts) == 1 else _joined(parts)
 
 
 def examine_command(command: str, cwd: str, hermes_home: Path, since: float) -> Examination:
@@ -60,102 +64,162 @@ def examine_command(command: str, cwd: str, hermes_home: Path, since: float) -> 
     from hermes.policy.judge import judge_command
 
     verdict = judge_command(command, cwd=cwd, hermes_home=hermes_home, scripts=SessionScripts(cwd, since))
-    return Examination("command", verdict.findings, command, cwd, verdict.only_reads)
+    return Examination(
+        effect="command",
+        found=verdict.findings,
+        command=command,
+        cwd=cwd,
+        only_reads=verdict.only_reads,
+        may_change_tree=not verdict.only_reads,
+    )
 
 
-#: Tools of the agent that change nothing but the agent's own notes, or whose calls are examined themselves.
-_HARMLESS_TOOLS = frozenset({"delegate_task", "todo", "clarify"})
+#: From harmless to far-reaching: the effect of a call that does several of these is the last.
+_EFFECTS: tuple[CallEffect, ...] = (
+    *("read", "own-tool", "read-only-command", "plugin-tool"),
+    *("edit-inside", "edit-outside", "input", "command"),
+)
+
+
+def _joined(parts: Sequence[Examination]) -> Examination:
+    """The examination of a call that does all of this."""
+    first = parts[0]
+    return replace(
+        first,
+        effect=max((part.effect for part in parts), key=_EFFECTS.index),
+        found=tuple(dict.fromkeys(finding for part in parts for finding in part.found)),
+        checked=first.checked.union(*(part.checked for part in parts)),
+        may_change_tree=any(part.may_change_tree for part in parts),
+        refusal=next((part.refusal for part in parts if part.refusal), ""),
+    )
 
 
 def _effect_of(tool: Tool) -> CallEffect:
     if tool.effect == "pure":
         return "read"
-    return "plugin-tool" if tool.effect == "unsafe" and tool.name not in _HARMLESS_TOOLS else "own-tool"
+    return "plugin-tool" if tool.effect == "unsafe" else "own-tool"
 
 
-def _terminal(args: Args, context: ToolContext, hermes_home: Path, since: float, *, telling_apart: bool) -> Examination:
-    command, workdir = args.get("command"), args.get("workdir")
-    if not isinstance(command, str):
-        return Examination("command")
-    try:
-        cwd = resolve_path(workdir, context.cwd) if workdir else str(context.cwd)
-    except ValueError:
-        cwd = str(context.cwd)  # the tool refuses such a directory by itself
-    examined = examine_command(command, cwd, hermes_home, since)
-    context.may_change_tree = not examined.only_reads
-    if args.get("outside_sandbox") and context.confinements.can_leave(context.scope):
+class _Call(msgspec.Struct, frozen=True):
+    """A call and what its tool declares; each method examines one thing that it does."""
+
+    declared: Declaration
+    #: What it does, as far as it is known by the tool alone.
+    effect: CallEffect
+    args: Args
+    context: ToolContext
+    hermes_home: Path
+    since: float
+    telling_apart: bool
+
+    def run(self, kind: Code, code: object) -> Examination:
+        """What the call runs."""
+        if kind == "input":
+            return self._input(code) if self.declared.is_guarded else Examination("plugin-tool")
+        if kind == "script":
+            return self._script(code)
+        if not isinstance(code, str):
+            return Examination("command", may_change_tree=True)
+        examined = examine_command(code, self._folder(), self.hermes_home, self.since)
+        if not self.declared.is_guarded:
+            return replace(examined, effect="plugin-tool")  # no sandbox holds it
+        if self.args.get("outside_sandbox") and self.context.confinements.can_leave(self.context.scope):
+            from hermes.policy import Finding
+
+            leaves = Finding(OUTSIDE_SANDBOX, "runs outside of the sandbox", code)
+            return replace(examined, found=(*examined.found, leaves))
+        return replace(examined, effect="read-only-command") if self.telling_apart and examined.only_reads else examined
+
+    def _folder(self) -> str:
+        cwd, workdir = self.context.cwd, self.args.get(self.declared.workdir)
+        try:
+            return resolve_path(workdir, cwd) if workdir else str(cwd)
+        except ValueError:
+            return str(cwd)  # the tool refuses such a directory by itself
+
+    def _script(self, code: object) -> Examination:
+        """A script only reads in its sandbox, and each of its tool calls is examined. Else it can do anything."""
+        if self.declared.is_guarded and self.context.confinements.confines_scripts():
+            return Examination("own-tool", may_change_tree=True)
         from hermes.policy import Finding
 
-        leaves = Finding(OUTSIDE_SANDBOX, "runs outside of the sandbox", command)
-        return replace(examined, found=(*examined.found, leaves))
-    return replace(examined, effect="read-only-command") if telling_apart and examined.only_reads else examined
+        found = Finding(RUN_SCRIPT, "runs a Python script without a sandbox", str(code or ""))
+        effect: CallEffect = "command" if self.declared.is_guarded else "plugin-tool"
+        return Examination(effect, (found,), may_change_tree=True)
 
+    def _input(self, data: object) -> Examination:
+        """Input of a background process is a command when a shell reads it, and code when an interpreter does."""
+        context, action = self.context, self.args.get("action")
+        process = context.processes.get(str(self.args.get("session_id")), context.scope.principal)
+        if action not in ("write", "submit"):
+            return Examination("command" if action == "kill" else "read")
+        if process is None or not isinstance(data, str):
+            return Examination("input")
+        from hermes.policy import Finding
+        from hermes.policy.judge import judge_input, reads_commands
 
-def _script(args: Args, context: ToolContext) -> Examination:
-    """A script only reads in its sandbox, and each of its tool calls is examined. Without one it can do anything."""
-    if context.confinements.confines_scripts():
-        return Examination("own-tool")
-    from hermes.policy import Finding
+        text = data if data.endswith(("\n", "\r")) else data + "\n"
+        # The shell's current directory is not known.
+        verdict = judge_input(text, process.command, cwd="", hermes_home=self.hermes_home)
+        if not verdict.findings and not (action == "write" and data.strip() and text != data):
+            return Examination("input")
+        found = verdict.findings
+        if not found and reads_commands(process.command):
+            # The rest of the line could make anything of it, and would be judged without its beginning.
+            found = (Finding("partial-input", "sends an unfinished line to a shell", data),)
+        return Examination("input", found, data if found else None)
 
-    code = str(args.get("code") or "")
-    return Examination("command", (Finding(RUN_SCRIPT, "runs a Python script without a sandbox", code),))
+    def edit(self) -> Examination:
+        """Whether a file that is written is sensitive, or outside of the working folder."""
+        from hermes.policy import Finding
+        from hermes.policy.judge import judge_write
 
+        folder = os.path.realpath(self.context.cwd)
+        found: list[Finding] = []
+        is_outside, refusal = False, ""
+        checked = frozenset(map(str, self.declared.written_paths(self.args, self.context.cwd)))
+        for path in checked:
+            refused = self.context.guard.refusal_to_write(path)
+            if refused is not None:
+                # What the tool itself will refuse is not worth a question.
+                refusal = refusal if self.declared.is_guarded else refused
+                continue
+            sensitive = judge_write(path, hermes_home=self.hermes_home)
+            if sensitive is not None:
+                found.append(sensitive)
+            if not path.startswith(folder.rstrip("/") + "/") and path != os.devnull:
+                is_outside = True
+                found.append(Finding(WRITE_OUTSIDE, f"changes a file outside of {folder}", path))
+        effect: CallEffect = "edit-outside" if is_outside else "edit-inside"
+        return Examination(effect, tuple(found), checked=checked, refusal=refusal)
 
-def _input(args: Args, context: ToolContext, hermes_home: Path) -> Examination:
-    """What is typed into a background process is a command when a shell reads it, and code when an interpreter does."""
-    process = context.processes.get(str(args.get("session_id")), context.scope.principal)
-    data, action = args.get("data"), args.get("action")
-    if action not in ("write", "submit"):
-        return Examination("command" if action == "kill" else "read")
-    if process is None or not isinstance(data, str):
-        return Examination("input")
-    from hermes.policy import Finding
-    from hermes.policy.judge import judge_input, reads_commands
+    def read(self) -> Examination:
+        """Whether a file that is read holds credentials of other programs."""
+        effect = "read" if self.declared.runs or self.declared.is_writer else self.effect
+        return self._read(self.declared.read_paths(self.args, self.context.cwd), effect, self.context.guard)
 
-    text = data if data.endswith(("\n", "\r")) else data + "\n"
-    # The shell's current directory is not known.
-    verdict = judge_input(text, process.command, cwd="", hermes_home=hermes_home)
-    if not verdict.findings and not (action == "write" and data.strip() and text != data):
-        return Examination("input")
-    found = verdict.findings
-    if not found and reads_commands(process.command):
-        # The rest of the line could make anything of it, and would be judged without its beginning.
-        found = (Finding("partial-input", "sends an unfinished line to a shell", data),)
-    return Examination("input", found, data if found else None)
+    def read_undeclared(self) -> Examination:
+        """The same for arguments that look like paths. Whether they are is not known: no workspace counts."""
+        paths = self.declared.undeclared_paths(self.args, self.context.cwd)
+        return self._read(paths, self.effect, self.context.guard.of_host)
 
+    def _read(self, paths: Iterable[str], effect: CallEffect, guard: FileGuard) -> Examination:
+        is_guarded = self.declared.is_guarded
+        checked: list[str] = []
+        found: list[Finding] = []
+        for named in paths:
+            path = suspect_path(named, guard.real_folders)
+            refused = guard.refusal(path or named) if path is not None or not is_guarded else None
+            if refused is not None and not is_guarded:
+                return Examination(effect, refusal=refused)
+            if path is None:
+                continue
+            checked.append(path)
+            if refused is not None:
+                continue  # what the tool itself will refuse is not worth a question
+            from hermes.policy.judge import judge_read
 
-def _edit(paths: Iterable[Path], context: ToolContext, hermes_home: Path) -> Examination:
-    from hermes.policy import Finding
-    from hermes.policy.judge import judge_write
-
-    folder = os.path.realpath(context.cwd)
-    found: list[Finding] = []
-    is_outside = False
-    context.checked = frozenset(map(str, paths))
-    for path in context.checked:
-        # What the tool itself will refuse is not worth a question.
-        if context.guard.refusal_to_write(path) is not None:
-            continue
-        sensitive = judge_write(path, hermes_home=hermes_home)
-        if sensitive is not None:
-            found.append(sensitive)
-        if not path.startswith(folder.rstrip("/") + "/") and path != os.devnull:
-            is_outside = True
-            found.append(Finding(WRITE_OUTSIDE, f"changes a file outside of {folder}", path))
-    return Examination("edit-outside" if is_outside else "edit-inside", tuple(found))
-
-
-def _read(args: Args, context: ToolContext, hermes_home: Path) -> Examination:
-    """Whether a file that is read holds credentials of other programs."""
-    try:
-        path = suspect_path(resolve_path(args.get("path") or ".", context.cwd), context.guard.real_folders)
-    except ValueError:
-        return Examination("read")  # the tool refuses such a path by itself
-    context.checked = () if path is None else (path,)
-    # What the tool itself will refuse is not worth a question.
-    if path is None or context.guard.refusal(path) is not None:
-        return Examination("read")
-    from hermes.policy.judge import judge_read
-
-    found = judge_read(path, hermes_home=hermes_home)
-    return Examination("read", () if found is None or found.hardline else (found,))
+            finding = judge_read(path, hermes_home=self.hermes_home)
+            if finding is not None and not (finding.hardline and is_guarded):
+                found.append(finding)
+        return Examination(effect, tuple(found), checked=frozenset(checked)) if checked else Examination(effect)

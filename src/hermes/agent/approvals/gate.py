@@ -25,6 +25,7 @@ from hermes.scope import SCHEDULED, Scope
 from hermes.tools.registry import Args, Tool, ToolContext
 
 if TYPE_CHECKING:
+    from hermes.agent.approvals.examination import Examination
     from hermes.agent.approvals.guardrail import LoopGuardrail
     from hermes.agent.approvals.question import ApprovalQuestion
     from hermes.policy import Finding
@@ -116,26 +117,32 @@ class Approvals:
 
     # -- the decision -------------------------------------------------------------------------------------------
 
+    def examine(self, tool: Tool, args: Args, context: ToolContext) -> Examination:
+        """What a call does, and what the built-in rules find in it. Nothing is decided, and nothing changed."""
+        from hermes.agent.approvals.examination import examine_call
+
+        scope = context.scope
+        began = self._session_began(scope.session_id)
+        return examine_call(tool, args, context, self._home, began, telling_apart=MODES[self.mode_of(scope)].only_reads)
+
     def decide(
         self,
         tool: Tool,
         args: Args,
         context: ToolContext,
+        examined: Examination,
         *,
         plugin: Decision | Finding | None = None,
         loop: LoopGuardrail | None = None,
     ) -> Decision:
         """Whether the call may run now, with exactly these arguments. Questions are asked here.
 
-        ``plugin`` is what a plugin decided: a refusal, or a finding that needs approval.
+        ``examined`` is what ``examine`` found. ``plugin`` is what a plugin decided: a refusal, or a finding that needs
+        approval.
         """
-        from hermes.agent.approvals.examination import examine_call
-
         scope = context.scope
-        always_ask = tool.name == "terminal" and self._always_asks(scope.session_id)
+        always_ask = tool.may_run_commands and self._always_asks(scope.session_id)
         mode = self.mode_of(scope)
-        began = self._session_began(scope.session_id)
-        examined = examine_call(tool, args, context, self._home, began, telling_apart=MODES[mode].only_reads)
         assessment = assess_call(
             self._caller_rules if scope.principal else self.rules,
             *(tool.name, examined, plugin),

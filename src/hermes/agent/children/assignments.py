@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hermes.config.schema.sections import DelegationConfig
 from hermes.errors import HermesError, did_you_mean
+from hermes.tools.declarations.builtin import kept_from
 from hermes.tools.registry import Args, Tool, ToolRegistry
 from hermes.tools.toolsets import toolset_name, toolsets
 
@@ -21,7 +22,7 @@ MAX_CHILDREN = 50
 
 DELEGATE = "delegate_task"
 #: Tools that no child has: only its parent talks to it, and decides what outlives the task.
-_KEPT_FROM_CHILDREN = frozenset({DELEGATE, "clarify", "memory", "send_message", "execute_code", "cronjob"})
+_KEPT_FROM_CHILDREN = kept_from("child") | {"send_message"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -12,6 +11,7 @@ import msgspec
 
 from hermes.config.trust import is_text_for_agents, repository_root
 from hermes.contract.events import ToolEnded
+from hermes.tools.declarations.declaration import Declaration
 
 #: The file of a folder is the first of these that exists.
 FILE_NAMES = ("AGENTS.md", "CLAUDE.md", ".hermes.md")
@@ -128,21 +128,6 @@ class ProjectInstructions:
         return InstructionFile(name, text, size) if text.strip() else None
 
 
-def files_of_call(call: ToolEnded, cwd: Path) -> list[str]:
-    """The files that a call of a file tool names."""
-    if call.tool_name not in ("read_file", "write_file", "patch"):
-        return []
-    # Loaded by the call already.
-    from hermes.tools.files.paths import resolve_path
-
-    named: list[object] = [call.args.get("path")]
-    patch: object = call.args.get("patch")
-    if isinstance(patch, str):
-        from hermes.tools.files.patch_v4a import paths_in
-
-        named += paths_in(patch)
-    found: list[str] = []
-    for path in filter(None, named):
-        with contextlib.suppress(ValueError):  # the call itself failed for it
-            found.append(resolve_path(path, cwd))
-    return found
+def files_of_call(call: ToolEnded, declared: Declaration, cwd: Path) -> list[str]:
+    """The files that a call reads or writes. What only searches a folder does not work in it."""
+    return declared.absolute_paths(call.args, cwd) if declared.kind in ("read", "edit") else []

@@ -15,6 +15,7 @@ from hermes.agent.pipelines.model_call import ToolDefinition
 from hermes.config.principals import principal_home
 from hermes.journal.bodies import message_text, prepare_struct
 from hermes.journal.turns.decisions import PluginDecision
+from hermes.tools.skills.skills import VIEW
 
 if TYPE_CHECKING:
     from hermes.agent.session import Session
@@ -144,7 +145,7 @@ def _gather_facts(session: Session, journal: TurnJournal, scope: Scope, context:
         block, recalled = session.memory.recall(scope, journal.ordinal + 1, said)
         recalled = recalled and spill(session, recalled)
         facts = replace(facts, notes=session.memory.prompt_block(), memory=block, recalled=recalled)
-    if any(tool.name == "skill_view" for tool in session.offered):
+    if any(tool.name == VIEW for tool in session.offered):
         facts = replace(facts, skills=session.runtime.skills.prompt_block(session.cwd, session.principal))
     return facts
 

@@ -19,6 +19,7 @@ from hermes.hooks.threads.event_loop import AsyncLoop
 from hermes.plugins.registry import PluginSet, ProviderOffer
 from hermes.plugins.tool_handler import check_name, read_schema, runner
 from hermes.scope import Interrupt, Scope
+from hermes.tools.declarations.declaration import Declaration, Shown
 from hermes.tools.registry import Tool
 from hermes.tools.results import tool_error
 
@@ -114,7 +115,8 @@ class ProvidedMemory:
             return self._plain_call("handle_tool_call", name, args, **ids)
 
         run = runner(name, self.plugin, handle, loop)
-        return Tool(name, "memory", description, parameters, run, emoji="🧠", plugin=self.plugin)
+        declares = Declaration(shown=Shown(is_internal=True))
+        return Tool(name, "memory", description, parameters, run, declares=declares, emoji="🧠", plugin=self.plugin)
 
     # -- in the turn --------------------------------------------------------------------------------------------
 

@@ -361,10 +361,10 @@ def _can_run_together(slots: list[_Slot]) -> bool:
 def _written_paths(slot: _Slot) -> list[Path] | None:
     """The files a call writes, or None when that is not known."""
     tool, call = slot.call.tool, slot.call
-    if tool is None or tool.writes is None:
+    if tool is None or tool.declares is None or not tool.parallel_by_file:
         return None
     try:
-        return list(tool.writes(call.args or call.peek_arguments(), call.context))
+        return tool.declares.written_paths(call.args or call.peek_arguments(), call.context.cwd)
     except Exception:
         return None  # arguments that make no sense will fail on their own, alone
 

@@ -110,6 +110,8 @@ class ToolCall(msgspec.Struct):
     #: Counts the calls of the turn; a call outside a turn has none.
     loop: LoopGuardrail | None = None
     _plugin_decision: Decision | Finding | None = None
+    #: It may change any file of the project, as far as the gate knows: they are saved before.
+    _may_change_tree: bool = True
     #: The recorded answer that the call uses up when it starts.
     _approval_id: str = ""
     #: Why changed arguments may not run; what the middleware makes of that is still no run.
@@ -198,12 +200,17 @@ class ToolCall(msgspec.Struct):
         """Hardline commands, the user's rules, plugins, guardrails, approval: an outcome is a refusal."""
         assert self.tool is not None
         approvals = self.runtime.approvals
-        decision = approvals.decide(self.tool, args, self.context, plugin=self._plugin_decision, loop=self.loop)
+        examined = approvals.examine(self.tool, args, self.context)
+        self.context.checked, self._may_change_tree = examined.checked, examined.may_change_tree
+        decision = approvals.decide(
+            self.tool, args, self.context, examined, plugin=self._plugin_decision, loop=self.loop
+        )
         self._approval_id = decision.approval_id
         return None if decision.allowed else self._blocked(decision, args)
 
     def _blocked(self, decision: Decision, args: Args) -> ToolOutcome:
-        if self.request.name == "terminal" and decision.error_type not in ("plugin_block", "guardrail_block"):
+        runs_commands = self.runtime.tools.declaration(self.request.name).runs_commands
+        if runs_commands and decision.error_type not in ("plugin_block", "guardrail_block"):
             result = tool_result(output="", exit_code=-1, error=decision.message, status="blocked")
         else:
             result = tool_error(decision.message)
@@ -283,12 +290,13 @@ class ToolCall(msgspec.Struct):
     def _run_after_checkpoint(self, tool: Tool, args: Args) -> str:
         """Run the tool; what it changes in files is saved before, once in a turn."""
         checkpoints = self.runtime.checkpoints
-        changes_tree = tool.changes_tree and self.context.may_change_tree
-        if checkpoints is None or (tool.writes is None and not changes_tree):
+        declared = tool.declares
+        is_writer = declared is not None and declared.is_writer
+        if checkpoints is None or not (is_writer or self._may_change_tree):
             return tool.run(args, self.context)
         from hermes.checkpoints.store import CheckpointError
 
-        paths = None if tool.writes is None else list(tool.writes(args, self.context))
+        paths = declared.written_paths(args, self.context.cwd) if declared is not None and is_writer else None
         try:
             return checkpoints.run(self._turn_in_progress(), paths, lambda: tool.run(args, self.context))
         except CheckpointError as error:
@@ -349,7 +357,7 @@ class ToolCall(msgspec.Struct):
             and tool.claims_itself
             and not self._approval_id
             and runtime.hooks.tool_execution is None
-            and (runtime.checkpoints is None or not self.context.may_change_tree)
+            and (runtime.checkpoints is None or not self._may_change_tree)
         )
 
     @property

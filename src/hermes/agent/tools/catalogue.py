@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hermes.tools.arguments import fields, flag, number, text
-from hermes.tools.origin import script_fetches
+from hermes.tools.declarations.builtin import declared
+from hermes.tools.declarations.origin import script_fetches
 from hermes.tools.registry import Args, Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def agent_tools(runtime: Runtime, named: Sequence[PromptFile] = ()) -> list[Tool
         from hermes.agent.tools.tool_search import search_tools
 
         tools += search_tools(runtime)
-    return [*tools, *_a2a_tools(runtime)]
+    return declared([*tools, *_a2a_tools(runtime)])
 
 
 # Every request carries these texts, so they are kept short.
@@ -241,9 +242,7 @@ def _execute_code(runtime: Runtime) -> Tool:
         return run_execute_code(args, context, runtime)
 
     arguments = fields(["code"], code=text())
-    return Tool(
-        "execute_code", "code_execution", _CODE, arguments, run, changes_tree=True, untrusted=script_fetches, emoji="🐍"
-    )
+    return Tool("execute_code", "code_execution", _CODE, arguments, run, untrusted=script_fetches, emoji="🐍")
 
 
 # -- delegate_task --------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import msgspec
 from hermes.errors import TurnSuspended, did_you_mean
 from hermes.scope import Interrupt
 from hermes.tools.code import __file__ as _package
+from hermes.tools.declarations.builtin import kept_from
 from hermes.tools.registry import Args, Tool, ToolContext
 from hermes.tools.results import tool_error, tool_result
 from hermes.tools.terminal.child_process import ChildProcess
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from hermes.agent.runtime import Runtime
 
 #: Tools that a script cannot call: they are the model's own, ask the user, or would run another script.
-KEPT_FROM_SCRIPTS = frozenset({"execute_code", "delegate_task", "clarify", "todo", "memory"})
+KEPT_FROM_SCRIPTS = kept_from("script")
 
 _LOOK_EVERY = 0.25
 _MAX_REQUEST_BYTES = 16_000_000

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import os
-import stat
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent.images.attachments import MAX_IMAGE_BYTES, image_type
 from hermes.errors import HermesError
-from hermes.tools.files.guard import refusal_of_opened
-from hermes.tools.files.paths import kind_of, resolve_path, why
+from hermes.tools.files.opening import NotAFile
+from hermes.tools.files.paths import kind_of, why
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result
 
@@ -44,34 +42,16 @@ def _image(place: str, context: ToolContext, runtime: Runtime) -> dict[str, Any]
         except ValueError:
             content = b""
         return _part(content, "image_url")
+    path = place.removeprefix("file://")
     try:
-        path = resolve_path(place.removeprefix("file://"), context.cwd)
+        with context.open(path, "rb") as file:
+            return _part(file.read(MAX_IMAGE_BYTES + 1), place)
+    except NotAFile as error:
+        raise HermesError(f"{error.path} is {kind_of(error.mode)}, not an image") from None
     except ValueError as error:
         raise HermesError(str(error)) from None
-    return _part(_read(path, context), place)
-
-
-def _read(path: str, context: ToolContext) -> bytes:
-    """The bytes of a file. What counts is the file that was opened: by then the path may lead elsewhere."""
-    refused = context.guard.outside(path)
-    if refused is not None:
-        raise HermesError(refused)  # and does not say whether the file exists
-    try:
-        status = os.stat(path)  # noqa: PTH116  (the same call as that of the other file tools)
-        refused = context.guard.refusal(path, status)
-        if refused is not None:
-            raise HermesError(refused)
-        if not stat.S_ISREG(status.st_mode):
-            raise HermesError(f"{path} is {kind_of(status.st_mode)}, not an image")
-        # Without waiting: it may be a pipe by now.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            refused = refusal_of_opened(descriptor, status, context)
-            if refused is not None:
-                raise HermesError(refused)
-            return file.read(MAX_IMAGE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise HermesError(f"{path} cannot be read: {why(error) if isinstance(error, OSError) else error}") from None
+    except OSError as error:
+        raise HermesError(f"{error.filename or path} cannot be read: {why(error)}") from None
 
 
 def _fetched(url: str, context: ToolContext, runtime: Runtime) -> dict[str, Any]:

@@ -183,7 +183,7 @@ def _answer(
 
             print(mode_notice(host.approvals, session), file=sys.stderr)
         if isinstance(output, TextOutput):
-            output.cwd = session.cwd
+            output.cwd, output.declaration = session.cwd, host.tools.declaration
         _attach_questions(host, session, output)
         host.confinements.notify = lambda line: print_note(f"Warning: {plain(line)}")
         notices = [] if args.verbose else list(host.notices)  # --verbose shows the log, which has them too

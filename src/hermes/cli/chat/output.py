@@ -34,6 +34,8 @@ from hermes.contract.events import (
     TurnStarted,
 )
 from hermes.sanitize import Redactor, sanitise
+from hermes.tools.declarations.builtin import builtin_declaration
+from hermes.tools.declarations.declaration import Declaration
 
 
 @contextlib.contextmanager
@@ -153,6 +155,8 @@ class TextOutput:
         self.activity = ""
         #: The folder that paths in calls are relative to.
         self.cwd = Path()
+        #: What the tools declare; those of the host, when it is there.
+        self.declaration: Callable[[str], Declaration] = builtin_declaration
 
     @property
     def can_withdraw(self) -> bool:
@@ -178,7 +182,7 @@ class TextOutput:
         elif isinstance(event, ToolEnded):
             from hermes.cli.chat.tool_lines import finished_line
 
-            self._note(finished_line(event, self._redactor))
+            self._note(finished_line(event, self._redactor, declaration=self.declaration))
         elif isinstance(event, ChildEnded):
             from hermes.cli.chat.tool_lines import child_finished_line
 

@@ -29,7 +29,12 @@ class TerminalOutput(TextOutput):
     def __init__(self, stdout: TextIO, redactor: Redactor, display: DisplayConfig) -> None:
         super().__init__(stdout, redactor)
         unicode = shows_unicode(stdout.encoding, os.environ.get("TERM"))
-        self._view = TurnView(redactor, theme=theme_for(display.theme, os.environ), unicode=unicode)
+        self._view = TurnView(
+            redactor,
+            theme=theme_for(display.theme, os.environ),
+            unicode=unicode,
+            declaration=lambda name: self.declaration(name),
+        )
         self._notifier = Notifier(display)
         self._lock = threading.Lock()
         self._is_drawn = False

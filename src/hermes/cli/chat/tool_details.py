@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
 import msgspec
 
 from hermes.cli.terminal import plain
+from hermes.tools.declarations.declaration import Declaration, Detail
 
 #: Lines that are shown below the line of a call; the rest is folded.
 COMMAND_LINES = 5
@@ -44,17 +45,17 @@ class FinishedCall(Protocol):
     def status(self) -> str: ...
 
 
-def exit_code(event: FinishedCall) -> int | None:
+def exit_code(event: FinishedCall, declared: Declaration) -> int | None:
     """The exit code of the command that a call ran; None for other calls and for commands that still run."""
-    if event.tool_name != "terminal" or event.status != "ok":
+    if declared.shown.detail != "output" or event.status != "ok":
         return None
     code = _document(event).get("exit_code")
     return code if isinstance(code, int) else None
 
 
-def replaced_text_diff(tool_name: str, args: dict[str, Any], cwd: Path) -> str:
+def replaced_text_diff(declared: Declaration, args: dict[str, Any], cwd: Path) -> str:
     """The diff that a call is about to make to a file that exists; empty for other calls and for a new file."""
-    if tool_name != "write_file":
+    if declared.shown.detail != "content":
         return ""
     from hermes.tools.files.write_file import write_diff
 
@@ -62,24 +63,24 @@ def replaced_text_diff(tool_name: str, args: dict[str, Any], cwd: Path) -> str:
     return "" if diff.startswith("--- /dev/null\n") else diff
 
 
-def detail_lines(event: FinishedCall, diff: str = "") -> list[DetailLine]:
+def detail_lines(event: FinishedCall, declared: Declaration, diff: str = "") -> list[DetailLine]:
     """All lines there are about a finished call; ``diff`` is what it changed, where its result does not say it."""
-    make = _DETAILS.get(event.tool_name)
+    make = _DETAILS.get(declared.shown.detail)
     if make is None or event.status != "ok":
         return []
     return _diff_lines(plain(diff).splitlines())[1:] if diff else make(event)
 
 
-def whole_result(event: FinishedCall, diff: str = "") -> list[DetailLine]:
+def whole_result(event: FinishedCall, declared: Declaration, diff: str = "") -> list[DetailLine]:
     """The details; for a tool without any, its result."""
-    lines = detail_lines(event, diff)
+    lines = detail_lines(event, declared, diff)
     return lines or [DetailLine(line) for line in plain(event.result).splitlines()]
 
 
-def folded_details(event: FinishedCall, diff: str = "") -> list[DetailLine]:
+def folded_details(event: FinishedCall, declared: Declaration, diff: str = "") -> list[DetailLine]:
     """The lines shown below the line of a call: the end of an output, the beginning of a diff."""
-    lines = detail_lines(event, diff)
-    if event.tool_name == "terminal":
+    lines = detail_lines(event, declared, diff)
+    if declared.shown.detail == "output":
         hidden = len(lines) - COMMAND_LINES
         return lines if hidden <= 0 else [_folded(hidden, "earlier"), *lines[-COMMAND_LINES:]]
     hidden = len(lines) - DIFF_LINES
@@ -134,7 +135,7 @@ def _tasks(event: FinishedCall) -> list[DetailLine]:
 
 
 def current_task(event: FinishedCall) -> str:
-    """The task that the agent is at, with its number, after a call of ``todo``; empty when there is none."""
+    """The task that the agent is at, with its number, after a call that lists tasks; empty when there is none."""
     todos = _document(event).get("todos") if event.status == "ok" else None
     tasks = [cast("dict[str, Any]", todo) for todo in cast("list[Any]", todos)] if isinstance(todos, list) else []
     for number, task in enumerate(tasks, 1):
@@ -143,7 +144,12 @@ def current_task(event: FinishedCall) -> str:
     return ""
 
 
-_DETAILS = {"terminal": _output, "patch": _diff, "write_file": _written, "todo": _tasks}
+_DETAILS: dict[Detail, Callable[[FinishedCall], list[DetailLine]]] = {
+    "output": _output,
+    "diff": _diff,
+    "content": _written,
+    "tasks": _tasks,
+}
 
 
 def _document(event: FinishedCall) -> dict[str, Any]:

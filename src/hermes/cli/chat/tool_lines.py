@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, cast
 
 import msgspec
@@ -13,6 +13,11 @@ from hermes.cli.chat.tool_details import exit_code
 from hermes.cli.terminal import cells, fitted, one_line, running_time, short_duration
 from hermes.contract.events import ChildActivity, ChildEnded, ChildStarted, ToolEnded, ToolStarted
 from hermes.sanitize import Redactor, is_secret_key
+from hermes.tools.declarations.builtin import builtin_declaration
+from hermes.tools.declarations.declaration import Declaration
+
+#: What the tool with a name declares.
+Declarations = Callable[[str], Declaration]
 
 #: Longest subject that is processed.
 _LONGEST = 2_000
@@ -23,20 +28,6 @@ _LONGEST_ERROR = 400
 #: Frames of the spinner per second.
 _FRAMES = 8
 _CHILD_INDENT = "  "
-
-#: Tool -> the argument that describes a call best.
-_SUBJECTS = {
-    "terminal": "command",
-    "process": "action",
-    "read_file": "path",
-    "write_file": "path",
-    "search_files": "pattern",
-    "clarify": "question",
-    "image_generate": "prompt",
-    "session_search": "query",
-    "memory": "action",
-}
-_PATCHED_FILE = re.compile(r"^\*\*\* (?:Add|Update|Delete|Move) File: *(\S.*)$", re.MULTILINE)
 
 
 class Symbols(msgspec.Struct, frozen=True):
@@ -64,12 +55,20 @@ class Running(msgspec.Struct, frozen=True):
     activity: str = ""
 
 
-def finished_line(event: ToolEnded, redactor: Redactor, *, width: int | None = None, symbols: Symbols = UNICODE) -> str:
+def finished_line(
+    event: ToolEnded,
+    redactor: Redactor,
+    *,
+    width: int | None = None,
+    symbols: Symbols = UNICODE,
+    declaration: Declarations = builtin_declaration,
+) -> str:
     """The line of a finished call. With a width, the subject and then the error are cut to fit."""
-    head = f"{symbols.failed if has_failed(event) else symbols.ok} {_name(event.tool_name)}"
-    subject = subject_of(event.tool_name, event.args, redactor)
+    declared = declaration(event.tool_name)
+    head = f"{symbols.failed if has_failed(event, declared) else symbols.ok} {_name(event.tool_name)}"
+    subject = subject_of(declared, event.args, redactor)
     error = "" if event.status == "ok" else _error(event.status, event.error_message, redactor)
-    code = exit_code(event)
+    code = exit_code(event, declared)
     if code:
         error = f"exit {code}"
     return _line(head, subject, short_duration(event.duration_ms / 1000), error, width=width, symbols=symbols)
@@ -80,9 +79,9 @@ def whole_error(event: ToolEnded, redactor: Redactor) -> str:
     return "" if event.status == "ok" else _error(event.status, event.error_message, redactor, _LONGEST_ERROR)
 
 
-def has_failed(event: ToolEnded) -> bool:
+def has_failed(event: ToolEnded, declared: Declaration) -> bool:
     """Whether a call failed: the call itself, or the command that it ran."""
-    return event.status != "ok" or bool(exit_code(event))
+    return event.status != "ok" or bool(exit_code(event, declared))
 
 
 def child_finished_line(
@@ -113,8 +112,15 @@ class RunningTools:
     """The running calls, a line each. Updated by one thread, drawn by another."""
 
     def __init__(
-        self, redactor: Redactor, clock: Callable[[], float], *, symbols: Symbols = UNICODE, most: int = 8
+        self,
+        redactor: Redactor,
+        clock: Callable[[], float],
+        *,
+        symbols: Symbols = UNICODE,
+        most: int = 8,
+        declaration: Declarations = builtin_declaration,
     ) -> None:
+        self._declaration = declaration
         self._redactor = redactor
         self._clock = clock
         self._symbols = symbols
@@ -132,14 +138,15 @@ class RunningTools:
             goal = _safe(event.child_goal, self._redactor)
             self._running[event.child_session_id] = Running(_child_name(event), goal, now, _CHILD_INDENT)
         else:
-            subject = subject_of(event.tool_name, event.args, self._redactor)
+            subject = subject_of(self._declaration(event.tool_name), event.args, self._redactor)
             self._running[event.tool_call_id] = Running(_name(event.tool_name), subject, now)
 
     def child_does(self, event: ChildActivity) -> None:
         """Show what a running child does now, after its goal."""
         running = self._running.get(event.child_session_id)
         if running is not None:
-            now = f"{_name(event.tool_name)} {subject_of(event.tool_name, event.args, self._redactor)}".rstrip()
+            subject = subject_of(self._declaration(event.tool_name), event.args, self._redactor)
+            now = f"{_name(event.tool_name)} {subject}".rstrip()
             self._running[event.child_session_id] = replace(running, activity=now)
 
     def finished(self, event: ToolEnded | ChildEnded, *, width: int | None = None) -> str:
@@ -148,7 +155,7 @@ class RunningTools:
             self._running.pop(event.child_session_id, None)
             return child_finished_line(event, self._redactor, width=width, symbols=self._symbols)
         self._running.pop(event.tool_call_id, None)
-        return finished_line(event, self._redactor, width=width, symbols=self._symbols)
+        return finished_line(event, self._redactor, width=width, symbols=self._symbols, declaration=self._declaration)
 
     def clear(self) -> None:
         """Remove all calls: the turn has ended."""
@@ -165,13 +172,20 @@ class RunningTools:
         return lines
 
 
-def subject_of(name: str, args: dict[str, Any], redactor: Redactor) -> str:
+def subject_of(declared: Declaration, args: dict[str, Any], redactor: Redactor) -> str:
     """The subject of a call, on one line and redacted."""
-    special = _SPECIAL_SUBJECTS.get(name)
-    subject = special(args) if special else args.get(_SUBJECTS.get(name, ""))
-    if not isinstance(subject, str) or not subject:
-        subject = _first_plain_value(args)
+    if declared.shown.detail == "tasks":
+        subject = _todo_counts(args)
+    else:
+        subject = next(filter(None, (_subject(name, args.get(name)) for name in declared.shown.subject)), "")
+        subject = subject or ", ".join(islice(declared.named_paths(args), 5)) or _first_plain_value(args)
     return _safe(subject, redactor)
+
+
+def _subject(name: str, value: object) -> str:
+    if isinstance(value, list):
+        return f"{len(cast('list[Any]', value))} {name}"
+    return value if isinstance(value, str) else ""
 
 
 def _line(head: str, subject: str, duration: str, error: str, *, width: int | None, symbols: Symbols) -> str:
@@ -230,24 +244,3 @@ def _todo_counts(args: dict[str, Any]) -> str:
         counts[status] = counts.get(status, 0) + 1
     named = [f"{count} {status.replace('_', ' ')}" for status, count in counts.items()]
     return ", ".join(named[:5]) or "empty list"
-
-
-def _patched_files(args: dict[str, Any]) -> str:
-    path, patch = args.get("path"), args.get("patch")
-    if isinstance(path, str) and path:
-        return path
-    return ", ".join(_PATCHED_FILE.findall(patch)[:5]) if isinstance(patch, str) else ""
-
-
-def _delegated_goal(args: dict[str, Any]) -> str:
-    goal, tasks = args.get("goal"), args.get("tasks")
-    if isinstance(goal, str) and goal:
-        return goal
-    return f"{len(cast('list[Any]', tasks))} tasks" if isinstance(tasks, list) else ""
-
-
-_SPECIAL_SUBJECTS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "todo": _todo_counts,
-    "patch": _patched_files,
-    "delegate_task": _delegated_goal,
-}

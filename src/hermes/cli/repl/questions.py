@@ -14,6 +14,7 @@ from hermes.cli.terminal import one_line, terminal_width, word_wrapped
 from hermes.errors import HermesError, Interrupted
 from hermes.sanitize.hidden import escape_hidden
 from hermes.scope import Interrupt
+from hermes.tools.declarations.builtin import builtin_declaration
 
 T = TypeVar("T")
 
@@ -171,7 +172,8 @@ def approval_question(request: ApprovalRequest, timeout: float | None = None) ->
     # The command is shown unredacted: redaction could hide a part of what the user decides about.
     subject = "\n".join(f"    {line}" for line in escape_hidden(request.subject).split("\n"))
     why = f"  {escape_hidden(request.description)} ({', '.join(request.rules)})" if request.rules else ""
-    action = "run this command" if request.tool == "terminal" else f"call {request.tool}"
+    runs_command = builtin_declaration(request.tool).runs_commands
+    action = "run this command" if runs_command else f"call {request.tool}"
     kept = "this [s]ession, [a]lways, " if request.can_be_kept else ""
 
     def read(line: str) -> ApprovalAnswer:

@@ -18,6 +18,7 @@ from hermes.cli.chat.tool_details import DetailLine, current_task, folded_detail
 from hermes.cli.chat.tool_lines import (
     ASCII,
     UNICODE,
+    Declarations,
     Running,
     RunningTools,
     finished_line,
@@ -47,6 +48,7 @@ from hermes.contract.events import (
     TurnStarted,
 )
 from hermes.sanitize import Redactor
+from hermes.tools.declarations.builtin import builtin_declaration
 
 if TYPE_CHECKING:
     from hermes.cli.repl.markdown.stream import MarkdownStream
@@ -61,9 +63,16 @@ class TurnView:
     """Renders the events of one turn. Not thread-safe."""
 
     def __init__(
-        self, redactor: Redactor, *, theme: Theme, unicode: bool, clock: Callable[[], float] = time.monotonic
+        self,
+        redactor: Redactor,
+        *,
+        theme: Theme,
+        unicode: bool,
+        clock: Callable[[], float] = time.monotonic,
+        declaration: Declarations = builtin_declaration,
     ) -> None:
         self._redactor = redactor
+        self._declaration = declaration
         self._theme = theme
         self._detail_colours = {"added": theme.added, "removed": theme.removed, "place": theme.place}
         self._clock = clock
@@ -71,7 +80,7 @@ class TurnView:
         self._symbols = UNICODE if unicode else ASCII
         #: Columns of the terminal.
         self.width = 80
-        self._tools = RunningTools(redactor, clock, symbols=self._symbols)
+        self._tools = RunningTools(redactor, clock, symbols=self._symbols, declaration=declaration)
         self._since = clock()
         #: The streamed answer so far, as Markdown.
         self._shown = ""
@@ -103,8 +112,10 @@ class TurnView:
 
     def look_ahead(self, event: TurnEvent, cwd: Path) -> None:
         """Note what a call is about to replace. Called by the thread of the turn, before the call runs."""
-        if isinstance(event, ToolStarted) and (diff := replaced_text_diff(event.tool_name, event.args, cwd)):
-            self._diffs[event.tool_call_id] = diff
+        if isinstance(event, ToolStarted):
+            diff = replaced_text_diff(self._declaration(event.tool_name), event.args, cwd)
+            if diff:
+                self._diffs[event.tool_call_id] = diff
 
     def take(self, event: TurnEvent) -> str:
         """The finished text that an event adds."""
@@ -163,23 +174,29 @@ class TurnView:
         if before is not None and before.tool_call_id != event.tool_call_id:
             self._diffs.pop(before.tool_call_id, None)
         self._last_call = event
-        if event.tool_name == "todo" and event.status == "ok":
+        declared = self._declaration(event.tool_name)
+        if declared.shown.detail == "tasks" and event.status == "ok":
             self._task = one_line(self._redactor.redact(current_task(event)))
         line = self._tools.finished(event, width=self.width)
-        if not has_failed(event):
+        if not has_failed(event, declared):
             diff = self._diffs.get(event.tool_call_id, "")
-            return "\n".join([self.dim(line), *self.painted(folded_details(event, diff))])
+            return "\n".join([self.dim(line), *self.painted(folded_details(event, declared, diff))])
         error = whole_error(event, self._redactor)
         if error not in line:  # no room for all of it: it goes below
             bare = replace(event, error_message="")
-            line = finished_line(bare, self._redactor, width=self.width, symbols=self._symbols)
+            line = finished_line(
+                bare, self._redactor, width=self.width, symbols=self._symbols, declaration=self._declaration
+            )
             line = "\n".join([line.removesuffix(f"  {event.status}:"), *word_wrapped(f"  {error}", self.width)])
-        return "\n".join([*map(self.red, line.split("\n")), *self.painted(folded_details(event))])
+        return "\n".join([*map(self.red, line.split("\n")), *self.painted(folded_details(event, declared))])
 
     def last_result(self) -> list[str] | None:
         """All of what the call that ended last returned or changed; None when there was no call."""
         event = self._last_call
-        return None if event is None else self.painted(whole_result(event, self._diffs.get(event.tool_call_id, "")))
+        if event is None:
+            return None
+        diff = self._diffs.get(event.tool_call_id, "")
+        return self.painted(whole_result(event, self._declaration(event.tool_name), diff))
 
     def painted(self, lines: Sequence[DetailLine]) -> list[str]:
         """Details of a call in their colours, indented and cut to the width."""

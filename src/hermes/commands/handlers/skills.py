@@ -7,10 +7,7 @@ from hermes.commands.text import columns, shortened
 from hermes.contract.commands import COMMAND_NAMES, SlashCommand
 from hermes.errors import HermesError
 from hermes.host import Host
-from hermes.tools.skills.skills import TOOL_NAMES
-
-#: Tools that a skill may use beside those it names.
-_ALWAYS = (*TOOL_NAMES, "clarify", "todo")
+from hermes.tools.skills.skills import ALWAYS_USABLE
 
 
 def skills(conversation: Conversation, arguments: str) -> str:
@@ -51,6 +48,6 @@ def run_skill(conversation: Conversation, name: str, arguments: str) -> str | No
     message = skill_message(skill, arguments)
     if skill.allowed_tools is not None and set(skill.allowed_tools).intersection(tool.name for tool in session.offered):
         # What a skill names is a bound on what it may use, never an approval.
-        session.narrow_next_turn([*skill.allowed_tools, *_ALWAYS])
+        session.narrow_next_turn([*skill.allowed_tools, *ALWAYS_USABLE])
     conversation.surface.run(message)
     return ""

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from hermes.tools.declarations.builtin import DECLARED
+
 
 class CandidateCall(NamedTuple):
     """One call that the model may choose."""
@@ -19,8 +21,9 @@ class CandidateCall(NamedTuple):
     value: str
 
 
+_READ_TOOL, _RUN_TOOL = "read_file", "terminal"
 #: The tools that the model is shown, with the one argument of each.
-ARGUMENTS = {"read_file": "path", "terminal": "command"}
+ARGUMENTS = {name: DECLARED[name].shown.subject[0] for name in (_READ_TOOL, _RUN_TOOL)}
 
 #: Commands that only look, and what a message says that asks for such a look.
 LOOKS: dict[str, str] = {
@@ -69,8 +72,8 @@ def candidate_calls(asked: str, tools: Collection[str]) -> list[CandidateCall]:
     paths = [] if commands else _paths(asked, quotes)
     if not (commands or paths):
         commands = [command for command, words in LOOKS.items() if re.search(rf"\b(?:{words})", asked, re.IGNORECASE)]
-    found = [CandidateCall("terminal", command) for command in commands] + [
-        CandidateCall("read_file", path) for path in paths
+    found = [CandidateCall(_RUN_TOOL, command) for command in commands] + [
+        CandidateCall(_READ_TOOL, path) for path in paths
     ]
     usable = [one for one in dict.fromkeys(found) if one.tool in tools and one.value and one.value.isprintable()]
     return usable[:_MOST]

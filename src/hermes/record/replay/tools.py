@@ -12,7 +12,7 @@ from hermes.agent.children.assignments import DELEGATE
 from hermes.errors import HermesError, Interrupted
 from hermes.journal.bodies import message_text
 from hermes.record.recording import Recording, TurnRecording
-from hermes.tools.origin import fetches
+from hermes.tools.declarations.origin import fetches
 from hermes.tools.registry import Args, Effect, Tool, ToolContext, ToolRegistry
 from hermes.tools.results import is_marked, tool_error
 from hermes.tools.skills.skills import TOOL_NAMES as SKILL_TOOLS

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import codecs
 import os
-import stat
 from dataclasses import dataclass
 
 from hermes.tools.files.atomic import FileChange, apply_changes
-from hermes.tools.files.guard import refusal_of_target
+from hermes.tools.files.opening import FileRefused, writable_target
 from hermes.tools.files.patch_v4a import PatchError
-from hermes.tools.files.paths import display_path, kind_of, resolve_path, similar_files, why
+from hermes.tools.files.paths import display_path, resolve_path, similar_files, why
 from hermes.tools.registry import ToolContext
 
 _MAX_SIZE = 64 << 20
@@ -26,18 +25,12 @@ class Draft:
     def locate(self, path: object, *, through_links: bool = True) -> str:
         """The real path of ``path``, if it may be changed."""
         try:
+            target = writable_target(path, self._context)
             resolved = resolve_path(path, self._context.cwd)
         except ValueError as error:
             raise PatchError(str(error)) from None
-        refused = self._context.guard.refusal_to_write(resolved)
-        if refused:
-            raise PatchError(refused)
         if not through_links and os.path.islink(resolved):
             raise PatchError(f"{resolved} is a symbolic link; move or delete it with the terminal")
-        target = os.path.realpath(resolved)
-        refused = refusal_of_target(target, self._context)
-        if refused:
-            raise PatchError(refused)
         return target
 
     def exists(self, path: str) -> bool:
@@ -48,7 +41,7 @@ class Draft:
     def read(self, path: str) -> TextFile:
         """The file as it would be after the changes so far."""
         change = self._changes.get(path)
-        data = change.after if change else _read_bytes(path)
+        data = change.after if change else self._read_bytes(path)
         if data is None:
             raise PatchError(f"{path} is deleted earlier in the same patch")
         file = decode_text(data)
@@ -64,7 +57,7 @@ class Draft:
             raise PatchError(f"the new text has a character that {path} cannot hold in {file.encoding}") from None
         change = self._changes.get(path)
         if change is None:
-            before = _read_bytes(path) if os.path.lexists(path) else None
+            before = self._read_bytes(path) if os.path.lexists(path) else None
             change = self._changes[path] = FileChange(path, before, None)
         change.after, change.like = data, like
 
@@ -72,7 +65,7 @@ class Draft:
         """Delete the file."""
         change = self._changes.get(path)
         if change is None:
-            change = self._changes[path] = FileChange(path, _read_bytes(path), None)
+            change = self._changes[path] = FileChange(path, self._read_bytes(path), None)
         change.after = None
 
     def commit(self) -> None:
@@ -83,6 +76,20 @@ class Draft:
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             raise PatchError(f"nothing was changed: {where}{why(error)}") from None
+
+    def _read_bytes(self, path: str) -> bytes:
+        try:
+            with self._context.open(path, "rb") as file:
+                if os.fstat(file.fileno()).st_size > _MAX_SIZE:
+                    raise PatchError(f"{path} is larger than {_MAX_SIZE >> 20} MB; change it with the terminal (sed)")
+                return file.read()
+        except FileNotFoundError:
+            near = ", ".join(similar_files(path))
+            raise PatchError(f"File not found: {path}" + (f"; similar: {near}" if near else "")) from None
+        except OSError as error:
+            raise PatchError(f"{path} cannot be read: {why(error)}") from None
+        except FileRefused as error:
+            raise PatchError(str(error)) from None
 
     def diff(self) -> str:
         """All changes as one unified diff."""
@@ -107,22 +114,6 @@ def _text(data: bytes | None) -> str | None:
         return None
     file = decode_text(data)
     return file.text if file else "[binary file]\n"
-
-
-def _read_bytes(path: str) -> bytes:
-    try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):
-            raise PatchError(f"{path} is {kind_of(status.st_mode)}, not a file")
-        if status.st_size > _MAX_SIZE:
-            raise PatchError(f"{path} is larger than {_MAX_SIZE >> 20} MB; change it with the terminal (sed)")
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        near = ", ".join(similar_files(path))
-        raise PatchError(f"File not found: {path}" + (f"; similar: {near}" if near else "")) from None
-    except OSError as error:
-        raise PatchError(f"{path} cannot be read: {why(error)}") from None
 
 
 _CONTEXT = 3

@@ -7,17 +7,12 @@ from __future__ import annotations
 import os
 import re
 import stat
-import sys
 import threading
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hermes.sanitize import has_mark
-
-if TYPE_CHECKING:
-    from hermes.tools.registry import ToolContext
 
 _SETTINGS = ("config.yaml", ".env", "auth.json")
 _DATABASES = ("state.db", "search.db", "a2a.db", "checkpoints.db")
@@ -76,6 +71,11 @@ class FileGuard:
     def protect(self, *paths: Path | str) -> None:
         """Protect these files. Include a database's companion files, even if they do not exist yet."""
         self._held_open.add(*map(str, paths))
+
+    @property
+    def of_host(self) -> FileGuard:
+        """The guard of the host itself, without the limits of a workspace."""
+        return self
 
     def outside(self, path: Path | str) -> str | None:
         """Why a tool must not even look whether ``path`` exists; None here, as everything may be looked at."""
@@ -185,26 +185,7 @@ def suspect_path(path: str, real_folders: dict[_FileId, str]) -> str | None:
         if key not in real_folders:
             real_folders[key] = os.path.realpath(folder)
         real = os.path.join(real_folders[key], name)
-    return real if _may_be_credential(real) else None
-
-
-def refusal_of_target(target: str, context: ToolContext) -> str | None:
-    """Why a file must not be written under its real path: a link was put into the path after it was checked."""
-    if context.checked is not None and target not in context.checked:
-        return f"the path leads to {target} by now, which is not what was checked; nothing was written. Look again."
-    return context.guard.refusal_to_write(target)
-
-
-def refusal_of_opened(descriptor: int, status: os.stat_result, context: ToolContext) -> str | None:
-    """Why the file that was opened must not be read after all. ``status`` is that of the file that was checked."""
-    found = os.fstat(descriptor)
-    if (found.st_dev, found.st_ino) != (status.st_dev, status.st_ino):
-        return "the file was replaced while it was opened; nothing was read. Try again."
-    if context.checked is not None and sys.platform == "linux":
-        real = os.readlink(f"/proc/self/fd/{descriptor}")
-        if real not in context.checked and _may_be_credential(real):
-            return f"the path leads to {real} by now, which is not what was checked; nothing was read. Look again."
-    return context.guard.refusal_of_open(descriptor)
+    return real if may_be_credential(real) else None
 
 
 def mark_refusal(text: str) -> str | None:
@@ -222,7 +203,8 @@ def is_key_file(path: str) -> bool:
     return _compiled(_KEY_FILES).fullmatch(os.path.basename(path)) is not None
 
 
-def _may_be_credential(path: str) -> bool:
+def may_be_credential(path: str) -> bool:
+    """Whether a path lies where keys of other programs lie. What does is judged by the policy."""
     return _compiled(_CREDENTIAL_PLACES).search(path) is not None
 
 

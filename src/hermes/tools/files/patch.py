@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from hermes.tools.files.draft import Draft, TextFile
 from hermes.tools.files.guard import mark_refusal
 from hermes.tools.files.line_match import find_lines, nearest_lines
-from hermes.tools.files.patch_v4a import FilePatch, PatchError, apply_hunks, parse_patch, paths_in
-from hermes.tools.files.paths import resolve_path
+from hermes.tools.files.patch_v4a import FilePatch, PatchError, apply_hunks, parse_patch
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result
 
@@ -53,19 +49,6 @@ def preview_patch(args: Args, context: ToolContext) -> str:
         return draft.diff()
     except PatchError:
         return ""
-
-
-def patched_paths(args: Args, context: ToolContext) -> Iterable[Path]:
-    """The files a call writes, under their real names."""
-    patch = args.get("patch")
-    named = list(paths_in(patch)) if args.get("mode") == "patch" and isinstance(patch, str) else [args.get("path")]
-    found: list[Path] = []
-    for path in named:
-        try:
-            found.append(Path(os.path.realpath(resolve_path(path, context.cwd))))
-        except ValueError:
-            continue
-    return found
 
 
 # ---- mode replace

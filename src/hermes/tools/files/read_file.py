@@ -14,7 +14,7 @@ from typing import Any
 
 from hermes.scope import Interrupt
 from hermes.tools.arguments import bounded_int
-from hermes.tools.files.guard import refusal_of_opened
+from hermes.tools.files.opening import NotAFile, OpenedFile, open_to_read
 from hermes.tools.files.paths import kind_of, resolve_path, similar_files, why
 from hermes.tools.files.text_window import TextWindow, cut_window
 from hermes.tools.registry import Args, ToolContext
@@ -23,9 +23,6 @@ from hermes.tools.results import tool_result
 _DEFAULT_LIMIT = 500
 _CHUNK = 1 << 20
 _SNIFFED = 8_192
-
-# O_NONBLOCK: if the file becomes a pipe between check and open (TOCTOU), nothing hangs.
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -56,36 +53,26 @@ _TEXT_BYTES = bytes({7, 8, 9, 10, 12, 13, 27} | set(range(0x20, 0x100)))
 
 def run_read_file(args: Args, context: ToolContext) -> str:
     """Read ``path`` from line ``offset``, at most ``limit`` lines; see the tool's schema."""
+    path = args.get("path")
     try:
-        path = resolve_path(args.get("path"), context.cwd)
+        path = resolve_path(path, context.cwd)
+        file = open_to_read(path, context)
+    except NotAFile as error:
+        return _not_a_file(error.path, error.mode)
     except ValueError as error:
         return _failed(str(error))
-    refused = context.guard.outside(path)
-    if refused:
-        return _failed(refused)
-    try:
-        status = os.stat(path)
     except OSError as error:
-        return _unreachable(path, error)
-    refused = context.guard.refusal(path, status)
-    if refused:
-        return _failed(refused)
-    if not stat.S_ISREG(status.st_mode):
-        return _not_a_file(path, status.st_mode)
+        return _unreachable(str(path), error)
     try:
-        descriptor = os.open(path, _FLAGS)
-    except OSError as error:
-        return _failed(f"{path} cannot be read: {why(error)}")
-    try:
-        refused = refusal_of_opened(descriptor, status, context)
-        return _failed(refused) if refused else _read(descriptor, path, args, context, status.st_size)
+        return _read(file, args, context)
     except OSError as error:
         return _failed(f"{path} cannot be read: {why(error)}")
     finally:
-        os.close(descriptor)
+        os.close(file.descriptor)
 
 
-def _read(descriptor: int, path: str, args: Args, context: ToolContext, size: int) -> str:
+def _read(file: OpenedFile, args: Args, context: ToolContext) -> str:
+    descriptor, path, size = file
     limits = context.limits
     head = os.read(descriptor, min(size + 1, _CHUNK) if size else _CHUNK)
     start = head[:_SNIFFED]

@@ -30,6 +30,10 @@ class WorkspaceGuard(FileGuard):
     def protect(self, *paths: Path | str) -> None:
         self._guard.protect(*paths)
 
+    @property
+    def of_host(self) -> FileGuard:
+        return self._guard
+
     def outside(self, path: Path | str) -> str | None:
         return self._refused(path, os.path.realpath(path), self._workspace, *self._readable)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from hermes.tools.arguments import bounded_int
+from hermes.tools.files.opening import readable
 from hermes.tools.files.paths import display_path, resolve_path, similar_files, why
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
@@ -40,22 +41,16 @@ def run_search_files(args: Args, context: ToolContext) -> str:
     pattern = args.get("pattern")
     if not isinstance(pattern, str) or not pattern:
         return tool_error("pattern is empty; give a regular expression, or a file name with target=files")
+    root = args.get("path") or "."
     try:
-        root = resolve_path(args.get("path") or ".", context.cwd)
+        root = resolve_path(root, context.cwd)
+        readable(root, context)
     except ValueError as error:
         return tool_error(str(error))
-    refused = context.guard.outside(root)
-    if refused:
-        return tool_error(refused)
-    try:
-        os.stat(root)
     except FileNotFoundError:
         return tool_error(f"Path not found: {root}", similar_files=similar_files(root))
     except OSError as error:
         return tool_error(f"{root} cannot be searched: {why(error)}")
-    refused = context.guard.refusal(root)
-    if refused:
-        return tool_error(refused)
     search = _Search(args, context, pattern, root)
     try:
         return search.files() if args.get("target") == "files" else search.content()

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 #: Where a project keeps its skills, in this order.
 PROJECT_FOLDERS = (".hermes/skills", ".agents/skills", ".claude/skills")
 #: The tools that work on skills; without a skill they are not offered.
-TOOL_NAMES = frozenset({"skills_list", "skill_view"})
+VIEW = "skill_view"
+TOOL_NAMES = frozenset({"skills_list", VIEW})
+#: The tools that a skill may use beside those it names.
+ALWAYS_USABLE = (*TOOL_NAMES, "clarify", "todo")
 
 #: What the system prompt says of one skill: less than a hundred tokens.
 MAX_LISTED_CHARS = 280

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hermes.tools.origin import mentions_network
+from hermes.tools.declarations.origin import mentions_network
 from hermes.tools.terminal.supervisor import ProcessSupervisor
 
 if TYPE_CHECKING:

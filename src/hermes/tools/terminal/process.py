@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from hermes.tools.arguments import bounded_int
-from hermes.tools.origin import mentions_network
+from hermes.tools.declarations.origin import mentions_network
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
 from hermes.tools.terminal.background import BackgroundProcess

@@ -18,6 +18,7 @@ from hermes.plugins.shell_hooks.consent import AllowList
 from hermes.plugins.shell_hooks.load import ShellHook, agreement_to
 from hermes.plugins.shell_hooks.protocol import HookCommandFailed, read_verdict
 from hermes.sanitize import redact_text
+from hermes.tools.declarations.builtin import builtin_declaration
 from hermes.tools.sandbox.confinement import Confinements
 
 _LONGEST_SHOWN = 500
@@ -83,7 +84,7 @@ def _sample(field: Field) -> Any:
 
 def _arguments(tool: str, text: str) -> dict[str, Any]:
     if not text:
-        return {"command": "echo hello"} if tool == "terminal" else {}
+        return {name: "echo hello" for name, kind in builtin_declaration(tool).runs.items() if kind == "command"}
     try:
         value: object = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:

@@ -389,7 +389,8 @@ class Screen:
     def _view(self) -> TurnView:
         from hermes.cli.repl.turn_view import TurnView
 
-        return TurnView(self._host.redactor, theme=self._theme, unicode=self.unicode)
+        host = self._host
+        return TurnView(host.redactor, theme=self._theme, unicode=self.unicode, declaration=host.tools.declaration)
 
     @property
     def _has_view(self) -> bool:

@@ -18,6 +18,7 @@ from hermes.journal.bodies import message_text
 from hermes.journal.history.search import Hit
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import SessionRow
+from hermes.tools.declarations.builtin import builtin_declaration
 
 Record = dict[str, Any]
 
@@ -126,7 +127,8 @@ class Transcript:
                 done = RecordedCall(
                     function["name"], result.get("args", {}), result.get("result", ""), result["status"]
                 )
-                yield from (_DETAIL + _safe_line(line.text, width - 4) for line in folded_details(done))
+                details = folded_details(done, builtin_declaration(done.tool_name))
+                yield from (_DETAIL + _safe_line(line.text, width - 4) for line in details)
 
 
 def transcript_lines(records: Iterable[Record], runner: Runner) -> Iterator[str]:

@@ -1,0 +1,176 @@
+"""The declaration of a tool: what it does with its arguments, and how its calls are shown. Surfaces and gate use it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import msgspec
+
+#: What an argument is that a tool runs: a command line, a program, or input for a running process.
+Code = Literal["command", "script", "input"]
+#: The kind of a call, as editors tell calls apart.
+Kind = Literal["read", "edit", "search", "execute", "fetch", "think", "other"]
+#: What is shown of a finished call: ``output`` and ``exit_code`` of its result, the ``diff`` or the ``todos`` of its
+#: result, or the argument ``content``.
+Detail = Literal["", "output", "diff", "tasks", "content"]
+#: Who calls a tool beside the agent of the session itself.
+Caller = Literal["child", "script"]
+
+#: Names of arguments that are paths: a built-in tool must say what it does with them.
+_PATH_NAME = re.compile(
+    r"(?:.*_)?(?:path|paths|file|files|filename|filenames|filepath|folder|folders|directory|dir|workdir|cwd)"
+)
+_URL = re.compile(r"(?:https?://|data:)")
+
+
+class SkillText(msgspec.Struct, frozen=True):
+    """What a toolset offers to other agents, for the agent card."""
+
+    name: str
+    description: str
+    tags: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """How the calls of a tool are shown."""
+
+    #: The kind for editors; empty: it follows from what the tool does.
+    kind: Kind | Literal[""] = ""
+    #: Arguments; the first that is given is the subject of the call's line.
+    subject: tuple[str, ...] = ()
+    detail: Detail = ""
+    #: The skill of its toolset. Without one it is made of the descriptions of the tools.
+    skill: SkillText | None = None
+    #: The agent uses it for itself: its toolset is no skill.
+    is_internal: bool = False
+
+
+class Declaration(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool does with its arguments, by their names. Later fields get defaults: others make declarations too."""
+
+    #: Paths of files and folders that it reads. One that is in ``sends`` too may be a URL instead.
+    reads: tuple[str, ...] = ()
+    #: Paths of files that it creates, changes or deletes.
+    writes: tuple[str, ...] = ()
+    #: V4A patches: it writes the files that they name.
+    patches: tuple[str, ...] = ()
+    #: Paths inside of a folder of its own, which it does not leave.
+    contained: tuple[str, ...] = ()
+    #: What it runs.
+    runs: Mapping[str, Code] = {}
+    #: The folder that it runs it in.
+    workdir: str = ""
+    #: Whom it sends to: URLs, hosts, agents, recipients.
+    sends: tuple[str, ...] = ()
+    #: It opens files with ``ToolContext.open`` alone, and starts processes with ``ToolContext.confinements``. The gate
+    #: refuses protected files to the others itself.
+    is_guarded: bool = False
+    #: Callers that do not get it.
+    kept_from: tuple[Caller, ...] = ()
+    shown: Shown = Shown()
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of its calls, for editors."""
+        if self.shown.kind:
+            return self.shown.kind
+        if self.runs:
+            return "execute"
+        if self.is_writer:
+            return "edit"
+        return "read" if self.reads else "fetch" if self.sends else "other"
+
+    @property
+    def runs_commands(self) -> bool:
+        """Whether it runs command lines."""
+        return "command" in self.runs.values()
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether it writes files that a call names."""
+        return bool(self.writes or self.patches)
+
+    def named_paths(self, args: Mapping[str, Any]) -> Iterator[str]:
+        """The paths that a call names, as they are written in it."""
+        for name in (*self.reads, *self.writes):
+            yield from self._texts(args, name)
+        yield from self._patched(args)
+
+    def absolute_paths(self, args: Mapping[str, Any], cwd: Path) -> list[str]:
+        """The same paths, absolute."""
+        return _resolved(self.named_paths(args), cwd)
+
+    def read_paths(self, args: Mapping[str, Any], cwd: Path) -> list[str]:
+        """The absolute paths that a call reads; the working folder where it names none."""
+        found: list[str] = []
+        for name in self.reads:
+            found += _resolved(self._texts(args, name) if args.get(name) else ".", cwd)
+        return found
+
+    def written_paths(self, args: Mapping[str, Any], cwd: Path) -> list[Path]:
+        """The files that a call writes, under their real names."""
+        named = [text for name in self.writes for text in self._texts(args, name)]
+        return [Path(os.path.realpath(path)) for path in _resolved([*named, *self._patched(args)], cwd)]
+
+    def undeclared_paths(self, args: Mapping[str, Any], cwd: Path) -> list[str]:
+        """The absolute paths in arguments that look like paths, without those that are declared."""
+        names = [name for name in args if _PATH_NAME.fullmatch(name) and name not in self.path_arguments]
+        texts = [text for name in names for text in self._texts(args, name)]
+        return _resolved([text.removeprefix("file://") for text in texts if not _URL.match(text)], cwd)
+
+    @property
+    def path_arguments(self) -> tuple[str, ...]:
+        """The arguments that are declared to be paths."""
+        return (*self.reads, *self.writes, *self.patches, *self.contained, *filter(None, (self.workdir,)))
+
+    def _patched(self, args: Mapping[str, Any]) -> Iterator[str]:
+        for name in self.patches:
+            patch: object = args.get(name)
+            if isinstance(patch, str):
+                from hermes.tools.files.patch_v4a import paths_in  # most calls have none
+
+                yield from paths_in(patch)
+
+    def _texts(self, args: Mapping[str, Any], name: str) -> Iterator[str]:
+        value: object = args.get(name)
+        for text in cast("list[Any]", value) if isinstance(value, list) else (value,):
+            if not isinstance(text, str) or not text:
+                continue
+            if name not in self.sends:
+                yield text
+            elif not _URL.match(text):
+                yield text.removeprefix("file://")
+
+
+#: What is known of a tool without a declaration.
+UNDECLARED = Declaration()
+
+
+def declaration_problem(declared: Declaration | None, parameters: Mapping[str, Any]) -> str | None:
+    """Why a built-in tool with these parameters may not be offered: it does not say what it does."""
+    if declared is None:
+        return "it has no declaration of what it reads, writes, runs and sends"
+    arguments: Mapping[str, Any] = parameters.get("properties") or {}
+    said = declared.path_arguments
+    silent = [name for name in arguments if _PATH_NAME.fullmatch(name) and name not in said]
+    if silent:
+        return f"it does not declare whether it reads or writes {', '.join(silent)}"
+    unknown = sorted({*said, *declared.runs, *declared.sends} - {*arguments})
+    return f"it declares {', '.join(unknown)}, which it does not take" if unknown else None
+
+
+def _resolved(paths: Iterable[str], cwd: Path) -> list[str]:
+    """Absolute paths, without those that no file can have: the tool refuses them by itself."""
+    from hermes.tools.files.paths import resolve_path
+
+    found: list[str] = []
+    for path in paths:
+        with contextlib.suppress(ValueError):
+            found.append(resolve_path(path, cwd))
+    return found
