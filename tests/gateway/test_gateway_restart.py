@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hermes.gateway.adapter import MessageEvent, Platform, SessionSource
-from hermes.gateway.store.inbox import Arrival, ChatRow, Inbox
+from hermes.gateway.store.inbox import ChatRow, Inbox
 from hermes.gateway.store.outbox import Outbox, OutgoingMessage
 from hermes.journal.store.port import home_store
 from hermes.testing import by_step, text, tool_call
@@ -30,7 +30,7 @@ def accept(home: Path, *texts: str, session_id: str = "s1") -> None:
     with closing(home_store(home)) as store:
         for number, said in enumerate(texts):
             row = ChatRow(KEY, "line", "", session_id, '{"platform":"line","chat_id":"alice"}', time.time())
-            Inbox(store).accept(Arrival(row, f"d{number}", MessageEvent(said, source=SOURCE), is_new=number == 0))
+            Inbox(store).accept(row, f"d{number}", MessageEvent(said, source=SOURCE), is_new=number == 0)
 
 
 def states(home: Path, table: str = "gateway_inbox") -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from hermes.gateway.adapter import MessageEvent, Platform, SessionSource
-from hermes.gateway.store.inbox import Arrival, ChatRow, Completion
+from hermes.gateway.store.inbox import ChatRow, Completion, Inbox
 from hermes.gateway.store.outbox import Outbox, OutgoingMessage
 from hermes.journal.leases import SessionInfo
 from hermes.journal.store.connection import JournalConnection
@@ -67,17 +67,17 @@ def recorded(home: Path) -> Generator[RecordedStore]:
 def test_a_message_its_turn_and_its_answer_read_no_whole_table(recorded: RecordedStore) -> None:
     source = SessionSource(Platform("line"), "alice", user_id="alice", user_name="alice")
     row = ChatRow("agent:main:line:dm:alice", "line", "", "s1", "{}", 1.0)
-    arrival = Arrival(row, "d1", MessageEvent("hello", source=source), is_new=True)
-    recorded.write(arrival.store)
+    inbox = Inbox(cast("Store", recorded))
+    arrived = inbox.accept(row, "d1", MessageEvent("hello", source=source), is_new=True)
     turn = Submission("t1", "s1", "t1", "gateway:1", "line", "queued", "turns", 0, "", 0.0)
     session = SessionInfo("s1", "/", "line")
     message = {"role": "user", "content": "hello"}
     limits = QueueLimits(1_000, 1)
     for own in (None, 0):
         recorded.write(lambda connection, own=own: accept_turn(connection, session, turn, message, limits, own))
-    assert arrival.message is not None
+    assert arrived is not None
     answer = OutgoingMessage("a", "line", "alice", "Answer.")
-    recorded.write(Completion(arrival.message.number, [answer], claims=True).store)
+    recorded.write(Completion(arrived.number, [answer], claims=True).store)
     outbox = Outbox(cast("Store", recorded))
     outbox.add(OutgoingMessage("b", "line", "bob", "Another."))
     [claimed] = outbox.claim(["line"])

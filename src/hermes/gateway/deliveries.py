@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
+from hermes.config.schema.gateway import GatewayConfig
 from hermes.gateway.adapter import BasePlatformAdapter, SendResult
-from hermes.gateway.store.outbox import OutboxRow, OutboxState
+from hermes.gateway.store.outbox import Outbox, OutboxRow, OutboxState
+from hermes.host import Host
 
-if TYPE_CHECKING:
-    from hermes.gateway.gateway import Gateway
-
+T = TypeVar("T")
 log = logging.getLogger("hermes.gateway")
 
 SEND_SECONDS = 60.0
@@ -33,11 +33,32 @@ _Chat = tuple[str, str]
 _Settled = tuple[int, OutboxState, str, str, float]
 
 
+class DeliveryServices(Protocol):
+    """What deliveries are given to send with. The gateway has it all."""
+
+    host: Host
+    config: GatewayConfig
+    outbox: Outbox
+
+    @property
+    def adapters(self) -> Mapping[str, BasePlatformAdapter]:
+        """The adapters that are connected."""
+        ...
+
+    async def blocking(self, work: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Run blocking work on a thread."""
+        ...
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run a coroutine beside the others."""
+        ...
+
+
 class Deliveries:
     """Sends what is in the outbox."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
+    def __init__(self, services: DeliveryServices) -> None:
+        self._services = services
         self._wake = asyncio.Event()
         self._sending: dict[asyncio.Task[None], _Chat] = {}
         #: The chats with a message that is tried again after a pause which the platform did not ask for.
@@ -53,11 +74,11 @@ class Deliveries:
     def heard_from(self, platform: str, chat_id: str) -> None:
         """A message came from a chat: what could not be sent there is tried again without the rest of its pause."""
         if (platform, chat_id) in self._retrying:
-            self._gateway.spawn(self._make_due(platform, chat_id))
+            self._services.spawn(self._make_due(platform, chat_id))
 
     def connected(self, platform: str) -> None:
         """A platform is connected: everything that waits for it is tried now."""
-        self._gateway.spawn(self._make_due(platform))
+        self._services.spawn(self._make_due(platform))
 
     async def _make_due(self, platform: str, chat_id: str | None = None) -> None:
         """Make messages due, also those whose last attempt has not ended or is not stored yet."""
@@ -66,7 +87,7 @@ class Deliveries:
             await asyncio.wait(attempts)
         if self._storing is not None:
             await asyncio.wait([self._storing])
-        await self._gateway.blocking(self._gateway.outbox.make_due, platform, chat_id)
+        await self._services.blocking(self._services.outbox.make_due, platform, chat_id)
         self.wake()
 
     async def run(self) -> None:
@@ -82,11 +103,11 @@ class Deliveries:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _send_due(self) -> None:
-        gateway = self._gateway
-        platforms = [str(name) for name in gateway.adapters]
+        services = self._services
+        platforms = [str(name) for name in services.adapters]
         if not platforms:
             return
-        rows = await gateway.blocking(gateway.outbox.claim, platforms, _MAX_CLAIMED)
+        rows = await services.blocking(services.outbox.claim, platforms, _MAX_CLAIMED)
         self.send(rows)
         if len(rows) == _MAX_CLAIMED:
             self.wake()
@@ -122,7 +143,7 @@ class Deliveries:
             self._settle(settled, row)
 
     async def _send(self, row: OutboxRow) -> _Settled:
-        adapter = self._gateway.adapters.get(row.message.platform)
+        adapter = self._services.adapters.get(row.message.platform)
         if adapter is None:  # lost since it was claimed: nothing was sent
             return row.number, "waiting", "the platform is not connected", "", time.time() + POLL_SECONDS
         try:
@@ -135,7 +156,7 @@ class Deliveries:
             raise
         except BaseException as error:
             # It may have arrived: sending it again could double it.
-            text = self._gateway.host.redactor.redact(f"{type(error).__name__}: {error}")
+            text = self._services.host.redactor.redact(f"{type(error).__name__}: {error}")
             log.warning("%s: message %d may not have arrived: %s", row.message.platform, row.number, text)
             return row.number, "unknown", text, "", 0.0
         return self._judge(row, result)
@@ -143,9 +164,9 @@ class Deliveries:
     def _judge(self, row: OutboxRow, result: Any) -> _Settled:
         if result is None or getattr(result, "success", result is True):
             return row.number, "sent", "", str(getattr(result, "message_id", None) or ""), 0.0
-        error = self._gateway.host.redactor.redact(str(getattr(result, "error", "") or "the platform refused it"))
+        error = self._services.host.redactor.redact(str(getattr(result, "error", "") or "the platform refused it"))
         attempts = row.attempts + 1
-        config = self._gateway.config
+        config = self._services.config
         is_early = attempts < config.max_attempts or time.time() - row.created_at < config.delivery_timeout
         if getattr(result, "retryable", False) and is_early:
             pause: object = getattr(result, "retry_after", None)
@@ -177,7 +198,7 @@ class Deliveries:
             await asyncio.sleep(_GATHER_SECONDS)
             results, self._settled = self._settled, []
             try:
-                is_waiting = await self._gateway.blocking(self._gateway.outbox.settle, results)
+                is_waiting = await self._services.blocking(self._services.outbox.settle, results)
             except Exception:
                 log.exception("the results of %d messages could not be stored", len(results))
                 return

@@ -11,7 +11,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
-from functools import partial
 from threading import Lock
 from typing import Any, Protocol, TypeVar, cast
 
@@ -19,8 +18,8 @@ import msgspec
 
 from hermes.contract.events import GatewayMessage, SessionReset
 from hermes.dispatch.choose import make_dispatcher
-from hermes.dispatch.port import DispatchedTurn, TurnEntry
-from hermes.errors import CommitUnknown, HermesError, SessionNotFound
+from hermes.dispatch.port import TurnEntry
+from hermes.errors import HermesError, SessionNotFound
 from hermes.gateway.access import Access, Sender, conversation_principal, session_key, workspace_of
 from hermes.gateway.adapter import (
     BasePlatformAdapter,
@@ -32,15 +31,14 @@ from hermes.gateway.adapter import (
     adapter_config,
     entry_of,
 )
-from hermes.gateway.chats.chat import ChatWork, ExpectedTurn, GatewayChat, takes_part, turn_request
-from hermes.gateway.chats.commands import is_for_commands
-from hermes.gateway.chats.ending import AnswerWithTurn
+from hermes.gateway.chats.chat import GatewayChat
 from hermes.gateway.chats.questions import TurnVariables, chat_entry, outgoing
+from hermes.gateway.chats.work import ChatWork
 from hermes.gateway.deliveries import Deliveries
 from hermes.gateway.platforms.supervision import FIRST_PAUSE, LoopWatchdog, PlatformStatus, PlatformSupervisor
 from hermes.gateway.session_store import SessionStore
 from hermes.gateway.store.attachments import store_files
-from hermes.gateway.store.inbox import Arrival, ChatRow, Completion, Inbox, IncomingMessage
+from hermes.gateway.store.inbox import ChatRow, Completion, Inbox, IncomingMessage
 from hermes.gateway.store.outbox import Outbox
 from hermes.gateway.store.users import CODE_SECONDS, REQUEST_SECONDS, GatewayUsers
 from hermes.host import Host
@@ -48,7 +46,7 @@ from hermes.http.threads import LoopThreads
 from hermes.http_server.rate_limits import RateLimiter
 from hermes.http_server.stopping import unless_at_once, waiting_text
 from hermes.journal.leases import release_lease
-from hermes.journal.questions import Questions
+from hermes.live.turns import LiveTurns
 from hermes.scope import new_id, new_session_id
 
 log = logging.getLogger("hermes.gateway")
@@ -58,7 +56,7 @@ T = TypeVar("T")
 _THREADS = 8
 #: Conversations whose row is kept in memory.
 _MAX_ROWS = 5_000
-#: How often questions that are answered elsewhere and idle conversations are looked for.
+#: How often idle conversations are looked for.
 _TICK_SECONDS = 1.0
 _IDLE_CHECK_SECONDS = 30.0
 #: Days that answered messages are kept, so that a delivery that is repeated is recognised.
@@ -92,7 +90,6 @@ class Gateway:
         self.inbox = Inbox(host.store)
         self.outbox = Outbox(host.store)
         self.users = GatewayUsers(host.store)
-        self.questions = Questions(host.store)
         self.entries: dict[str, PlatformEntry] = {}
         for offer in host.plugins.offers("platform"):
             entry = entry_of(offer)
@@ -101,19 +98,17 @@ class Gateway:
         #: Why further platforms of the configuration cannot be run, by name.
         self.unusable: dict[str, str] = {}
         self.access = Access(self.config, self.users, self.entries)
-        self.session_store = SessionStore(self)
+        self.session_store = SessionStore(self.inbox, self.open_chat)
         #: The adapters that are connected.
         self.adapters: dict[str, BasePlatformAdapter] = {}
-        #: What each surface does around its turns; services add theirs before the gateway starts.
         #: What adapters set around the turns that run, by request key.
         self.turn_variables: TurnVariables = {}
         chats = chat_entry(host, self.turn_variables)
+        #: What each surface does around its turns; services add theirs before the gateway starts.
         self.turn_entries: dict[str, TurnEntry] = dict.fromkeys(self.platforms, chats)
         self.dispatcher = make_dispatcher(host, entries=self.turn_entries, platforms=self.turn_entries.keys())
-        #: The chats that wait for the answer to a question, by its id.
-        self.asked: dict[str, GatewayChat] = {}
-        #: The messages whose answers were claimed with the ends of their turns, until they are sent.
-        self.unsent: set[int] = set()
+        #: The turns of chats.
+        self.turns = LiveTurns(host, *self.platforms, asks_one=True)
         #: Held while a message is handled that may have ended an earlier process.
         self.suspects = asyncio.Lock()
         self._services = services
@@ -149,6 +144,7 @@ class Gateway:
         self.deliveries = Deliveries(self)
         left = await self.blocking(self._recover)
         await self.blocking(self.dispatcher.start)
+        await self.blocking(self.turns.start, self.dispatcher)
         for name in self.platforms:
             entry, settings = self.entries[name], self.config.platforms[name]
             config = adapter_config(name, settings)
@@ -185,17 +181,13 @@ class Gateway:
         if tasks:
             await asyncio.wait(tasks, timeout=_SECONDS_TO_ANSWER)
             await unless_at_once(stop, asyncio.wait(tasks, timeout=_STOP_SECONDS))
+        self.turns.close()
         self.status_changed()
         self._threads.close()
 
     async def _drain(self) -> None:
         """Send the answers of the turns that have just ended."""
-        await asyncio.sleep(0)  # the ends of turns have been reported to the loop
-        while (
-            any(chat.is_finishing for chat in self._chats.values())
-            or self.unsent
-            or (self.adapters and self.deliveries.is_busy)
-        ):
+        while any(chat.is_finishing for chat in self._chats.values()) or (self.adapters and self.deliveries.is_busy):
             await asyncio.sleep(0.02)
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -264,8 +256,7 @@ class Gateway:
         try:
             if before is not None:  # one at a time, so that a chat keeps its order
                 await asyncio.wait([before])
-            starting = self.expect_turn() if self._starts_at_once(event, source, key) else None
-            accepted = self._threads.start(self._accept, event, source, starting)
+            accepted = self._threads.start(self._accept, event, source)
             accepted.add_done_callback(self._accepted)
             await asyncio.shield(accepted)  # an adapter that gives up does not hold up what is stored
         finally:
@@ -283,12 +274,6 @@ class Gateway:
             workspace = await self.blocking(workspace_of, self.host, principal)
             await store_files(event, workspace.resolve(), self.config, self.blocking)
 
-    def _starts_at_once(self, event: MessageEvent, source: SessionSource, key: str) -> bool:
-        """Whether nothing comes between a message and its turn: both are stored in one transaction then."""
-        if key in self._chats or self.host.hooks.pre_gateway_dispatch is not None:
-            return False
-        return not is_for_commands(self.host, event) and not takes_part(self.adapters.get(source.platform))
-
     def _accepted(self, accepted: asyncio.Future[ChatWork | None]) -> None:
         if accepted.cancelled() or accepted.exception() is not None:
             return  # the adapter has the exception
@@ -299,13 +284,8 @@ class Gateway:
         else:
             self.deliveries.wake()  # there may be a notice to send
 
-    def _accept(
-        self, event: MessageEvent, source: SessionSource, starting: ExpectedTurn | None = None
-    ) -> ChatWork | None:
-        """Check and store a message. None when it is refused, or was there before. Blocks.
-
-        With ``starting`` its turn is submitted too, and reported there.
-        """
+    def _accept(self, event: MessageEvent, source: SessionSource) -> ChatWork | None:
+        """Check and store a message. None when it is refused, or was there before. Blocks."""
         sender = self.access.sender(source, is_trusted=event.internal)
         if sender is None:
             self._answer_stranger(source)
@@ -319,33 +299,10 @@ class Gateway:
         event.text = self.host.redactor.mask_known(event.text or "")
         event.reply_to_text = event.reply_to_text and self.host.redactor.mask_known(event.reply_to_text)
         row, is_new = self._open_chat(source, sender)
-        arrival = Arrival(row, event.message_id or f"made:{new_id()}", event, is_new=is_new)
-        turn_id = "" if starting is None else self._store_with_turn(arrival, row, event, sender)
-        if arrival.message is None and not arrival.is_known:
-            self.inbox.accept(arrival)
-        if arrival.message is None:
+        message = self.inbox.accept(row, event.message_id or f"made:{new_id()}", event, is_new=is_new)
+        if message is None:
             return None
-        work = ChatWork(arrival.message, event, source, sender, self._remember(row, is_new=is_new))
-        if turn_id and starting is not None:
-            settle, work.settled = starting
-            work.turn_id = turn_id
-            work.ending = AnswerWithTurn(self, work)
-            self.dispatcher.watch(turn_id, settle, ending=work.ending)
-        return work
-
-    def _store_with_turn(self, arrival: Arrival, row: ChatRow, event: MessageEvent, sender: Sender) -> str:
-        """Store a message and its turn in one transaction; the turn, or nothing when they have to be apart. Blocks."""
-        if self.session_store.has_ambient(row.session_id):
-            return ""  # it is taken when the turn surely begins
-        try:
-            ticket = self.dispatcher.submit_with(turn_request(self, row, event, sender), arrival.store)
-        except CommitUnknown:
-            raise
-        except Exception as error:  # such as a queue that is full: the chat tries again, or gives the message up
-            log.debug("a message is stored without its turn: %s", error)
-            arrival.message = None
-            return ""
-        return "" if ticket is None else ticket.turn_id
+        return ChatWork(message, event, source, sender, self._remember(row, is_new=is_new))
 
     def _refusal(self, event: MessageEvent, source: SessionSource, sender: Sender) -> str:
         """Why a message is not accepted; empty when it is."""
@@ -417,26 +374,18 @@ class Gateway:
             chat = self._chats[key] = GatewayChat(self, self._rows.get(key) or work.row)
         return chat
 
-    def chat_idle(self, chat: GatewayChat) -> None:
+    def chat_idle(self, key: str) -> None:
         """A chat has nothing to do: it is made again for its next message."""
-        if chat.is_idle and not len(chat):
-            self._chats.pop(chat.row.key, None)
+        chat = self._chats.get(key)
+        if chat is not None and chat.is_idle and not len(chat):
+            del self._chats[key]
 
-    def answers_at_once(self, work: ChatWork) -> bool:
-        """Whether nothing comes between the end of a turn and its answer. From any thread."""
-        hooks, chat = self.host.hooks, self._chats.get(work.message.chat)
-        if work.is_stale or self.is_stopping or hooks.post_llm_call is not None or hooks.on_session_end is not None:
-            return False
-        return chat is None or chat.only_answers
-
-    async def submit_text(self, chat: GatewayChat, work: ChatWork, content: Any) -> None:
-        """Answer a message that a command asks for, in its chat."""
-        text = content if isinstance(content, str) else _text_of(content)
-        event = MessageEvent(text, source=work.source, internal=True)
-        made = await self.blocking(self._accept, event, work.source)
+    def accept_text(self, work: ChatWork, text: str) -> ChatWork | None:
+        """Accept a message that a command of another one asks for. Blocks."""
+        made = self._accept(MessageEvent(text, source=work.source, internal=True), work.source)
         if made is not None:
             made.sender = work.sender
-            chat.put(made)
+        return made
 
     def pass_hooks(self, event: MessageEvent) -> bool:
         """Let plugins skip or rewrite a message. False when it is skipped. Blocks."""
@@ -459,17 +408,6 @@ class Gateway:
         return True
 
     # -- turns --------------------------------------------------------------------------------------------------
-
-    async def settled(self, turn_id: str) -> DispatchedTurn:
-        """Wait until a turn has ended or is suspended. No thread waits."""
-        settle, future = self.expect_turn()
-        await self.blocking(self.dispatcher.watch, turn_id, settle)
-        return await future
-
-    def expect_turn(self) -> ExpectedTurn:
-        """A function to watch a turn with, for any thread, and what it brings to the loop."""
-        future: asyncio.Future[DispatchedTurn] = asyncio.get_running_loop().create_future()
-        return partial(self._threads.settle, future), future
 
     async def run_turn(self, event: MessageEvent, key: str) -> ProcessingOutcome:
         """Run the turn that the chat of an adapter has come to; the adapter is with it until its answer is sent."""
@@ -497,9 +435,9 @@ class Gateway:
 
     # -- sessions -----------------------------------------------------------------------------------------------
 
-    def change_session(self, chat: GatewayChat, session_id: str) -> None:
+    def change_session(self, row: ChatRow, session_id: str) -> None:
         """A command moved a chat to another session. Blocks."""
-        row = msgspec.structs.replace(chat.row, session_id=session_id, expired_at=0.0)
+        row = msgspec.structs.replace(row, session_id=session_id, expired_at=0.0)
         self.inbox.save_chat(row)
         self._remember(row, is_new=True)
 
@@ -527,12 +465,6 @@ class Gateway:
 
     # -- questions ----------------------------------------------------------------------------------------------
 
-    def answered(self, question_id: str) -> None:
-        """A question was answered: its turn continues. From any thread."""
-        chat = self.asked.get(question_id)
-        if chat is not None:
-            self.call_soon(chat.continue_turn)
-
     def owner_chat(self) -> SessionSource | None:
         """Where the owner is asked: the home channel of a platform, or the owner's own chat. Blocks."""
         for name in self.platforms:
@@ -546,14 +478,11 @@ class Gateway:
         return None
 
     async def _tick(self) -> None:
-        """Look for answers that were given elsewhere, idle conversations and what is too old."""
+        """Look for idle conversations and what is too old."""
         next_idle = 0.0
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             try:
-                if self.asked:
-                    for question_id in await self.blocking(self.questions.settled, list(self.asked)):
-                        self.answered(question_id)
                 if time.monotonic() >= next_idle:
                     next_idle = time.monotonic() + min(_IDLE_CHECK_SECONDS, self.config.idle_timeout)
                     await self.blocking(self.expire_idle)
@@ -592,7 +521,3 @@ class Gateway:
 def _new_session_id() -> str:
     """An id that is unique also among many that are made in the same second."""
     return f"{new_session_id()}{os.urandom(4).hex()}"
-
-
-def _text_of(content: list[dict[str, Any]]) -> str:
-    return "\n".join(str(part["text"]) for part in content if part.get("type") == "text")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
 from hermes.gateway.adapter import SessionSource
-
-if TYPE_CHECKING:
-    from hermes.gateway.gateway import Gateway
+from hermes.gateway.store.inbox import ChatRow, Inbox
 
 #: Messages of a chat that are kept for its next turn.
 _MAX_AMBIENT = 50
@@ -27,18 +25,20 @@ class ChatSession(msgspec.Struct, frozen=True):
 class SessionStore:
     """Finds the sessions of conversations, and keeps what was said to others for the next turn."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
+    def __init__(self, inbox: Inbox, open_chat: Callable[[SessionSource], ChatRow]) -> None:
+        """``open_chat`` gives the conversation that a source belongs to, with a session."""
+        self._inbox = inbox
+        self._open_chat = open_chat
         self._ambient: dict[str, deque[str]] = {}
 
     def get_or_create_session(self, source: SessionSource, **_: Any) -> ChatSession:
         """The session of the conversation that a source belongs to."""
-        row = self._gateway.open_chat(source)
+        row = self._open_chat(source)
         return ChatSession(row.key, row.session_id)
 
     def peek_session_id(self, session_key: str) -> str | None:
         """The id of the session of a conversation, if it has one."""
-        row = self._gateway.inbox.chat(session_key)
+        row = self._inbox.chat(session_key)
         return None if row is None else row.session_id
 
     def append_to_transcript(self, session_id: str, message: Mapping[str, Any], **_: Any) -> None:
@@ -46,10 +46,6 @@ class SessionStore:
         content = message.get("content")
         if isinstance(content, str) and content.strip():
             self._ambient.setdefault(session_id, deque(maxlen=_MAX_AMBIENT)).append(content)
-
-    def has_ambient(self, session_id: str) -> bool:
-        """Whether something was added since the last turn."""
-        return session_id in self._ambient
 
     def take_ambient(self, session_id: str) -> str:
         """What was added since the last turn."""
@@ -64,4 +60,4 @@ class SessionStore:
 
     @property
     def _entries(self) -> Mapping[str, ChatSession]:
-        return {row.key: ChatSession(row.key, row.session_id) for row in self._gateway.inbox.chats()}
+        return {row.key: ChatSession(row.key, row.session_id) for row in self._inbox.chats()}

@@ -12,6 +12,7 @@ from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.dispatch.port import DispatchedTurn, Dispatcher, TurnRequest, TurnTicket
 from hermes.errors import JournalError
 from hermes.host import Host
+from hermes.journal.questions import QuestionRow
 from hermes.journal.turns.lifecycle import open_submissions
 from hermes.journal.turns.steps import TurnEnding
 from hermes.live.questions import OpenQuestions
@@ -23,18 +24,24 @@ log = logging.getLogger("hermes.live")
 _SECONDS_BETWEEN_TRIES = 1.0
 
 
-def _as_it_is(result: TurnResult) -> TurnResult:
-    return result
-
-
 class LiveTurns:
     """Runs the turns of one surface with a dispatcher. Thread-safe; what is called from outside blocks."""
 
-    def __init__(self, host: Host, platform: str, *, finish: Callable[[TurnResult], TurnResult] = _as_it_is) -> None:
-        """``finish`` makes the result that the surface shows of the one that a turn ended with. It may block."""
+    def __init__(
+        self,
+        host: Host,
+        *platforms: str,
+        finish: Callable[[TurnResult], TurnResult] | None = None,
+        asks_one: bool = False,
+    ) -> None:
+        """``finish`` makes the result that the surface shows of the one that a turn ended with. It may block.
+
+        ``asks_one``: of several questions of a turn only the first is asked, and the turn continues with its answer.
+        """
         self._host = host
-        self._platform = platform
+        self._platforms = platforms
         self._finish = finish
+        self._asks_one = asks_one
         self._dispatcher: Dispatcher | None = None
         self.questions = OpenQuestions(host.store, self._continue)
         #: The turns that have not ended, by their ids.
@@ -56,8 +63,8 @@ class LiveTurns:
         """Use a dispatcher; the turns that an earlier process left suspended continue when they are answered."""
         self._dispatcher = dispatcher
         for submission in open_submissions(self._host.store):
-            if submission.source == self._platform and submission.state == "running":
-                self.questions.watch(submission.turn_id, self.questions.of_session(submission.session_id))
+            if submission.source in self._platforms and submission.state == "running":
+                self.questions.watch(submission.turn_id, self._asked(submission.session_id))
 
     def wait_for_reports(self, seconds: float) -> None:
         """Wait until the turns that have ended or are suspended are reported as that."""
@@ -116,6 +123,9 @@ class LiveTurns:
 
     def _settled(self, live: LiveTurn, now: DispatchedTurn) -> None:
         """A turn has ended or is suspended. Called with locks of the dispatcher: it must not block."""
+        if now.result is not None and self._finish is None:
+            self._end(live, now.result)
+            return
         with self._reported:
             self._reports += 1
         self._host.workers.submit(partial(self._report, live, now.result))
@@ -136,15 +146,22 @@ class LiveTurns:
             if result is None:
                 self._ask(live)
             else:
-                live.end(self._finish(result))
-                self._live.pop(live.turn_id, None)
+                self._end(live, result if self._finish is None else self._finish(result))
             return True
         except JournalError as error:
             log.warning("the journal cannot be used; trying again: %s", error)
             return False
 
+    def _end(self, live: LiveTurn, result: TurnResult) -> None:
+        live.end(result)
+        self._live.pop(live.turn_id, None)
+
+    def _asked(self, session_id: str) -> list[QuestionRow]:
+        asked = self.questions.of_session(session_id)
+        return asked[:1] if self._asks_one else asked
+
     def _ask(self, live: LiveTurn) -> None:
-        asked = self.questions.of_session(live.session_id)
+        asked = self._asked(live.session_id)
         if live.stop_reason:  # it came while the turn was being suspended
             self.dispatcher.cancel(live.turn_id, live.stop_reason)
             self._watch(live)

@@ -5,19 +5,20 @@ from __future__ import annotations
 import base64
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hermes.agent.events import TurnResult
 from hermes.agent.images.attachments import image_type
 from hermes.checkpoints.states import read_content
+from hermes.dispatch.port import TurnRequest
+from hermes.gateway.access import workspace_path
 from hermes.gateway.adapter import MessageEvent, PlatformEntry, split_text
 from hermes.gateway.chats.questions import outgoing
+from hermes.gateway.chats.work import ChatServices, ChatWork
 from hermes.gateway.store.attachments import NOT_STORED
+from hermes.gateway.store.inbox import ChatRow
 from hermes.gateway.store.outbox import OutgoingMessage
 from hermes.sanitize import Redactor
-
-if TYPE_CHECKING:
-    from hermes.gateway.chats.chat import ChatWork
 
 log = logging.getLogger("hermes.gateway")
 
@@ -69,6 +70,25 @@ def turn_context(event: MessageEvent, entry: PlatformEntry | None, ambient: str)
     """The note for the model in this turn, beside the message."""
     hint = "" if entry is None else entry.platform_hint
     return "\n\n".join(filter(None, (hint, event.channel_prompt, event.channel_context, ambient)))
+
+
+def turn_request(services: ChatServices, row: ChatRow, work: ChatWork, ambient: str) -> TurnRequest:
+    """The turn that answers a message. Blocks: it reads images."""
+    event, sender = work.event, work.sender
+    cwd = workspace_path(services.host, row.principal)
+    return TurnRequest(
+        session_id=row.session_id,
+        message=turn_message(event, cwd.resolve()) if event.media_urls else turn_message(event),
+        request_key=work.message.request_key,
+        # Tools of plugins know the task as the session, by which they find the chat again.
+        task_id=row.session_id,
+        platform=row.platform,
+        cwd=str(cwd),
+        principal=row.principal,
+        context=turn_context(event, services.entries.get(row.platform), ambient),
+        extra={"sender_id": sender.user_id, "role": sender.role},
+        is_stored=True,
+    )
 
 
 def is_dead_letter(result: TurnResult) -> bool:

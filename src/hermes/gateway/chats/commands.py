@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes.agent.session import Session
 from hermes.commands.conversation import Conversation
@@ -20,11 +20,11 @@ from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
     from hermes.agent.approvals.responder import ApprovalAnswer
-    from hermes.gateway.chats.chat import ChatWork, GatewayChat
-    from hermes.gateway.gateway import Gateway
+    from hermes.gateway.chats.chat import GatewayChat
+    from hermes.gateway.chats.work import ChatServices, ChatWork
     from hermes.gateway.store.inbox import ChatRow
 
-#: Commands that every user has. All others are the owner's, unless ``gateway.user_commands`` names them.
+#: Commands that every user has. All others are the owner's, unless ``services.user_commands`` names them.
 USER_COMMANDS = frozenset(
     {"help", "new", "reset", "stop", "status", "usage", "budget", "history", "retry", "compress", "compact", "title"}
     | {"queue", "steer", "todo", "approve", "deny"}
@@ -48,50 +48,53 @@ def _line(event: MessageEvent) -> str:
     return f"/{event.get_command()} {event.get_command_args()}".strip()
 
 
-async def run_chat_command(gateway: Gateway, chat: GatewayChat, work: ChatWork) -> list[str]:
+async def run_chat_command(services: ChatServices, chat: GatewayChat, work: ChatWork) -> list[str]:
     """Run the command of a message; what is to be sent."""
     name = work.event.get_command() or ""
     plain = name.removeprefix(OWN_PREFIX)
-    if not _may_use(gateway, work, name):
+    if not _may_use(services, work, name):
         return [f"/{name} is for the owner of this agent."]
     if plain in _DECISIONS:
-        return [await gateway.blocking(_decide, gateway, chat, work, plain)]
+        return [await services.blocking(_decide, services, chat, work, plain)]
     if plain == "stop":
         return ["Stopped." if await chat.stop(_BY_COMMAND) else "The agent is not working."]
     if plain in _BEGIN_ANEW:
         await chat.clear(_BY_COMMAND)
-    surface = ChatSurface(gateway, chat)
-    text = await gateway.blocking(_run, gateway, chat, work, surface)
+    surface = ChatSurface(services, chat)
+    text = await services.blocking(_run, services, chat, work, surface)
     for message in surface.to_run:
-        await gateway.submit_text(chat, work, message)
+        text = message if isinstance(message, str) else _text_of(message)
+        made = await services.blocking(services.accept_text, work, text)
+        if made is not None:
+            chat.put(made)
     return [text] if text else []
 
 
-def _may_use(gateway: Gateway, work: ChatWork, name: str) -> bool:
-    opened = {one.lstrip("/").lower() for one in gateway.config.user_commands}
+def _may_use(services: ChatServices, work: ChatWork, name: str) -> bool:
+    opened = {one.lstrip("/").lower() for one in services.config.user_commands}
     return work.sender.role == "owner" or name in USER_COMMANDS | opened
 
 
-def _run(gateway: Gateway, chat: GatewayChat, work: ChatWork, surface: ChatSurface) -> str:
+def _run(services: ChatServices, chat: GatewayChat, work: ChatWork, surface: ChatSurface) -> str:
     row = chat.row
-    conversation = ChatConversation(gateway.host, surface, row, lambda name: _may_use(gateway, work, name))
+    conversation = ChatConversation(services.host, surface, row, lambda name: _may_use(services, work, name))
     answer = run_command(conversation, _line(work.event))
     if conversation.session_id and conversation.session_id != row.session_id:
-        gateway.change_session(chat, conversation.session_id)
+        services.change_session(row, conversation.session_id)
     return answer.text or (f"Error: {answer.error}" if answer.error else "")
 
 
 # -- approvals -------------------------------------------------------------------------------------------------------
 
 
-def _decide(gateway: Gateway, chat: GatewayChat, work: ChatWork, command: str) -> str:
+def _decide(services: ChatServices, chat: GatewayChat, work: ChatWork, command: str) -> str:
     """Answer the approval that waits here, or the one that is named."""
     if not work.sender.may_approve:
         return "Only the owner of this agent, or someone whom the owner gave that right, may answer approvals."
     arguments = work.event.get_command_args()
     named, choice, reason = read_decision(command, arguments)
     if not choice:
-        waiting = _waiting_text(_waiting(gateway, chat, work))
+        waiting = _waiting_text(_waiting(services, chat, work))
         return (
             f"No approval {arguments.split()[0][:_MAX_ID_CHARS]} waits. {waiting}\n"
             "Answer /approve, /approve session, /approve always or /deny, with the id behind the command where it is "
@@ -100,27 +103,26 @@ def _decide(gateway: Gateway, chat: GatewayChat, work: ChatWork, command: str) -
     is_owner = work.sender.role == "owner"
     if choice == "always" and not is_owner:
         return "Only the owner of this agent may approve for good. Answer /approve or /approve session."
-    if choice == "session" and not is_owner and _is_shared(gateway, work):
+    if choice == "session" and not is_owner and _is_shared(services, work):
         # It would count for the messages of everyone in the chat.
         return "Only the owner of this agent may approve for the session of a chat that others share. Answer /approve."
-    question = _question_for(gateway, chat, work, named)
+    question = _question_for(services, chat, work, named)
     if isinstance(question, str):
         return question
     by = f"{reason} (by {work.sender.name} on {work.sender.platform})".strip()
-    answered = gateway.questions.answer(question.id, choice, by)
-    gateway.answered(question.id)
+    answered = services.turns.questions.stored.answer(question.id, choice, by)
     if answered.answer != choice:
         return f"It was answered already: {answered.answer}."
     return "Denied." if choice == "deny" else "Approved."
 
 
-def _is_shared(gateway: Gateway, work: ChatWork) -> bool:
-    return conversation_principal(gateway.config, work.source, work.sender) != work.sender.principal
+def _is_shared(services: ChatServices, work: ChatWork) -> bool:
+    return conversation_principal(services.config, work.source, work.sender) != work.sender.principal
 
 
-def _question_for(gateway: Gateway, chat: GatewayChat, work: ChatWork, named: str) -> QuestionRow | str:
+def _question_for(services: ChatServices, chat: GatewayChat, work: ChatWork, named: str) -> QuestionRow | str:
     """The approval that is meant: that of this chat unless another is named. An approver has only the own messages."""
-    is_owner, waiting = work.sender.role == "owner", _waiting(gateway, chat, work)
+    is_owner, waiting = work.sender.role == "owner", _waiting(services, chat, work)
     asking = chat.current.sender if chat.current is not None else None
     if waiting and not is_owner and (asking is None or asking.principal != work.sender.principal):
         return "Only the owner of this agent may answer this approval: it is about a message of another user."
@@ -136,12 +138,12 @@ def _question_for(gateway: Gateway, chat: GatewayChat, work: ChatWork, named: st
     return "No approval waits."
 
 
-def _waiting(gateway: Gateway, chat: GatewayChat, work: ChatWork) -> list[QuestionRow]:
+def _waiting(services: ChatServices, chat: GatewayChat, work: ChatWork) -> list[QuestionRow]:
     """The approvals that the sender may know of: for the owner all, for an approver those of this chat."""
     is_owner = work.sender.role == "owner"
     return [
         one
-        for one in gateway.questions.pending(kind="approval")
+        for one in services.turns.questions.stored.pending(kind="approval")
         if one.surface in _surfaces(is_owner) and (is_owner or one.session_id == chat.row.session_id)
     ]
 
@@ -155,6 +157,10 @@ def _waiting_text(waiting: list[QuestionRow]) -> str:
         return "None waits."
     listed = [f"{short_id(one.id)} ({one.tool})" for one in waiting]
     return f"Waiting: {', '.join(listed[:_MAX_LISTED])}{', …' if len(listed) > _MAX_LISTED else ''}"
+
+
+def _text_of(content: list[dict[str, Any]]) -> str:
+    return "\n".join(str(part["text"]) for part in content if part.get("type") == "text")
 
 
 # -- the surface -----------------------------------------------------------------------------------------------------
@@ -202,8 +208,8 @@ class ChatSurface(UnattendedSurface):
 
     is_live = True
 
-    def __init__(self, gateway: Gateway, chat: GatewayChat) -> None:
-        self._gateway = gateway
+    def __init__(self, services: ChatServices, chat: GatewayChat) -> None:
+        self._services = services
         self._chat = chat
         self._interrupt = Interrupt()
         #: Messages that the command wants answered.
@@ -224,11 +230,11 @@ class ChatSurface(UnattendedSurface):
         self.to_run.append(text)
 
     def steer(self, text: str) -> bool:
-        session = self._gateway.host.open_sessions.get(self._chat.row.session_id)
+        session = self._services.host.open_sessions.get(self._chat.row.session_id)
         return session is not None and session.steer(text)
 
     def stop(self, reason: str) -> None:
-        self._gateway.call_soon(lambda: self._gateway.spawn(self._chat.stop(reason)))
+        self._services.call_soon(lambda: self._services.spawn(self._chat.stop(reason)))
 
     def interrupt(self) -> Interrupt:
         return self._interrupt

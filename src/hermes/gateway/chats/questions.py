@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import re
-import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextvars import ContextVar
 from typing import Any
 
-from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.session import Session
 from hermes.dispatch.port import TurnEntry
-from hermes.errors import TurnSuspended
 from hermes.gateway.adapter import SessionSource, approval_text, quoted
 from hermes.gateway.store.outbox import OutgoingMessage
 from hermes.gateway.store.users import Role
 from hermes.host import Host
 from hermes.journal.questions import OWNER, QuestionRow, abridged
 from hermes.journal.turns.lifecycle import Submission
+from hermes.live.questions import SuspendingResponder, asking, refusing_unkept
 from hermes.sanitize import Redactor
 from hermes.sanitize.hidden import escape_hidden
-from hermes.scope import Interrupt
 
 SURFACE = "gateway"
-NO_ANSWER = "no answer in time"
 _ONLY_OWNER = "only the owner of this agent may approve it"
 _MAX_SUMMARY_CHARS = 1_500
 _MAX_NAME_CHARS = 60
@@ -39,28 +35,11 @@ _ID = re.compile(rf"(?:appr_)?[0-9a-f]{{{ID_CHARS},}}")
 GRANTS = ("once", "session", "always")
 
 
-class ChatResponder:
-    """Suspends a turn until there is an answer: of the chat, or about an approval of the owner."""
-
-    surface = SURFACE
-
-    def __init__(self, role: Role, timeout: float) -> None:
-        self._role = role
-        self._timeout = timeout
-        #: Approvals of users who may not answer them are asked of the owner.
-        self.approval_surface = OWNER if role == "user" else SURFACE
-
-    def approve(self, request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
-        """Suspend the turn. What cannot be kept is about approvals themselves, or hides what it does: for the owner."""
-        interrupt.check()
-        if self._role == "approver" and not request.can_be_kept:
-            return ApprovalAnswer("deny", _ONLY_OWNER)
-        raise TurnSuspended(time.time() + self._timeout)
-
-    def answer(self, question: str, choices: Sequence[str], interrupt: Interrupt) -> str | None:
-        """Suspend the turn until the chat has answered."""
-        interrupt.check()
-        raise TurnSuspended(time.time() + self._timeout)
+def chat_responder(role: Role, timeout: float) -> SuspendingResponder:
+    """Asks a chat about its turn; the owner about approvals of a user who may not answer them."""
+    if role == "approver":
+        return SuspendingResponder(SURFACE, timeout=timeout, decide=refusing_unkept(_ONLY_OWNER))
+    return SuspendingResponder(SURFACE, timeout=timeout, asks_owner=role == "user")
 
 
 #: Context variables and their values, by the request key of a turn.
@@ -79,12 +58,8 @@ def chat_entry(host: Host, variables: TurnVariables | None = None) -> TurnEntry:
         session.sender_id = extra.get("sender_id", "")
         for variable, value in (variables or {}).get(submission.request_key, {}).items():
             variable.set(value)
-        responder = ChatResponder(extra.get("role", "user"), host.config.gateway.approval_timeout)
-        host.responders.attach(session.id, responder)
-        try:
+        with asking(host, session, chat_responder(extra.get("role", "user"), host.config.gateway.approval_timeout)):
             yield
-        finally:
-            host.responders.detach(session.id)
 
     return entered
 
@@ -141,13 +116,6 @@ def outgoing(
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 
-def read_clarification(text: str, question: QuestionRow) -> str:
-    """The answer to a question of the model: the choice of that number, or the words themselves."""
-    words = text.strip()
-    number = int(words) if words.isdecimal() and len(words) < 3 else 0
-    return question.choices[number - 1] if 1 <= number <= len(question.choices) else words
-
-
 def read_decision(command: str, arguments: str) -> tuple[str, str, str]:
     """The id, the choice and the reason of ``/approve [ID] [session | always]`` or ``/deny [ID] [REASON]``."""
     words = arguments.split()
@@ -163,8 +131,3 @@ def read_decision(command: str, arguments: str) -> tuple[str, str, str]:
 def short_id(question_id: str) -> str:
     """The part of an id that is typed."""
     return question_id.rpartition("_")[2][:ID_CHARS]
-
-
-def timeout_answer(question: QuestionRow) -> str:
-    """The answer to a question that was not answered in time."""
-    return "deny" if question.kind == "approval" else ""

@@ -71,40 +71,6 @@ class ChatRow(msgspec.Struct, frozen=True):
         return SessionSource.from_dict(msgspec.json.decode(self.source))
 
 
-class Arrival:
-    """A message that is to be stored with its chat."""
-
-    def __init__(self, chat: ChatRow, delivery: str, event: MessageEvent, *, is_new: bool) -> None:
-        """``is_new``: the chat has a new session. Otherwise the stored one stays, which a command may have changed."""
-        self._chat, self._delivery, self._is_new = chat, delivery, is_new
-        self._event = encode_event(event)
-        #: The message once it is stored.
-        self.message: IncomingMessage | None = None
-        #: It was there already.
-        self.is_known = False
-
-    def store(self, connection: JournalConnection) -> str | None:
-        """Store it, inside a transaction; the idempotency key of its turn, or None when it was there already."""
-        chat = self._chat
-        rows = connection.execute(
-            "INSERT INTO gateway_inbox (chat, platform, delivery, event, state, received_at) "
-            "VALUES (?, ?, ?, ?, 'queued', ?) ON CONFLICT (platform, chat, delivery) DO NOTHING RETURNING number",
-            (chat.key, chat.platform, self._delivery, self._event, chat.last_at),
-        ).fetchall()
-        if not rows:
-            self.is_known = True
-            return None
-        if self._is_new:
-            write_chat(connection, chat)
-        else:
-            change = "UPDATE gateway_chats SET source = ?, last_at = ? WHERE key = ?"
-            connection.execute(change, (chat.source, chat.last_at, chat.key))
-        self.message = IncomingMessage(
-            rows[0][0], chat.key, chat.platform, self._delivery, self._event, received_at=chat.last_at
-        )
-        return self.message.request_key
-
-
 class Completion:
     """The end of a message, with the answers that are to be sent."""
 
@@ -127,11 +93,6 @@ class Completion:
         #: The answers that were claimed.
         self.claimed: list[OutboxRow] = []
 
-    @property
-    def is_claimed(self) -> bool:
-        """Whether all answers were claimed."""
-        return len(self.claimed) == len(self._messages)
-
     def store(self, connection: JournalConnection) -> None:
         """Store it, inside a transaction."""
         change = "UPDATE gateway_inbox SET state = ?, error = ?, ended_at = ? WHERE number = ?"
@@ -149,10 +110,32 @@ class Inbox:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def accept(self, arrival: Arrival) -> IncomingMessage | None:
-        """Store a message and its chat; None when it is there already. Once this returns it is on disk."""
-        self._store.write(arrival.store)
-        return arrival.message
+    def accept(self, chat: ChatRow, delivery: str, event: MessageEvent, *, is_new: bool) -> IncomingMessage | None:
+        """Store a message and its chat; None when it is there already. Once this returns it is on disk.
+
+        ``is_new``: the chat has a new session. Otherwise the stored one stays, which a command may have changed.
+        """
+        encoded = encode_event(event)
+
+        def write(connection: JournalConnection) -> int | None:
+            rows = connection.execute(
+                "INSERT INTO gateway_inbox (chat, platform, delivery, event, state, received_at) "
+                "VALUES (?, ?, ?, ?, 'queued', ?) ON CONFLICT (platform, chat, delivery) DO NOTHING RETURNING number",
+                (chat.key, chat.platform, delivery, encoded, chat.last_at),
+            ).fetchall()
+            if not rows:
+                return None
+            if is_new:
+                write_chat(connection, chat)
+            else:
+                change = "UPDATE gateway_chats SET source = ?, last_at = ? WHERE key = ?"
+                connection.execute(change, (chat.source, chat.last_at, chat.key))
+            return rows[0][0]
+
+        number = self._store.write(write)
+        if number is None:
+            return None
+        return IncomingMessage(number, chat.key, chat.platform, delivery, encoded, received_at=chat.last_at)
 
     def count_attempt(self, number: int) -> int:
         """Note that a message is about to be handled, and how often that was so; on disk before it happens."""

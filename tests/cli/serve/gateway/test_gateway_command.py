@@ -16,7 +16,7 @@ import pytest
 from hermes.cli.main import main
 from hermes.config.files import write_private_document
 from hermes.gateway.adapter import MessageEvent, Platform, SessionSource
-from hermes.gateway.store.inbox import Arrival, ChatRow, Completion, Inbox
+from hermes.gateway.store.inbox import ChatRow, Completion, Inbox
 from hermes.gateway.store.outbox import Outbox, OutgoingMessage
 from hermes.gateway.store.users import GatewayUsers
 from hermes.journal.store.port import Store, home_store
@@ -121,7 +121,7 @@ def test_messages_that_were_not_sent_are_listed_and_sent_again(
     row = ChatRow("agent:main:irc:dm:bob", "irc", "irc:bob", "s1", "{}", 1.0)
     event = MessageEvent("x", source=SessionSource(Platform("irc"), "bob"), message_id="m1")
     for delivery in ("m1", "m2"):
-        assert inbox.accept(Arrival(row, delivery, event, is_new=True)) is not None
+        assert inbox.accept(row, delivery, event, is_new=True) is not None
     inbox.finish(Completion(1, state="dead", error="it was tried 5 times"))
 
     status, said, _ = run(capsys, "status")

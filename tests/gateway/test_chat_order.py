@@ -1,4 +1,4 @@
-"""A message is stored with its turn, and an answer with the turn of the next message, where nothing is in between."""
+"""Messages of a chat keep their order, whatever happens while one is being stored, submitted or answered."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from hermes.dispatch.port import TurnRequest, TurnTicket
 from hermes.gateway.adapter import MessageEvent, Platform, SessionSource
 from hermes.gateway.chats.chat import ChatWork, GatewayChat
 from hermes.gateway.gateway import Gateway
-from hermes.gateway.store.inbox import Completion
-from hermes.gateway.store.outbox import OutboxRow
 from hermes.testing import RecordedRequest, ScriptedReply, text
 from support.gateway_rig import GatewayRig, RunningGateway, SwitchedProvider
 from support.waiting import wait_for, wait_until
 
 
 def count_submits(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> list[TurnRequest]:
-    """The turns that were submitted in a transaction of their own."""
+    """The turns that were submitted, and those that were tried to be."""
     alone: list[TurnRequest] = []
     submit = running.gateway.dispatcher.submit
 
@@ -37,37 +35,6 @@ def count_submits(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> l
 def event(said: str, number: int) -> MessageEvent:
     source = SessionSource(Platform("line"), "alice", user_id="alice", user_name="alice")
     return MessageEvent(said, source=source, message_id=f"e{number}")
-
-
-def test_no_turn_needs_a_transaction_of_its_own(
-    rig: GatewayRig, provider: SwitchedProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hold, answer = threading.Event(), provider.script
-    provider.script = lambda request: text(f"Answer to {request.last_user_text}", hold=hold)
-    running = rig.start()
-    alone = count_submits(running, monkeypatch)
-    client = rig.client()
-    for number in range(5):
-        client.accepted(client.say(f"say {number}"))
-    hold.set()
-    assert client.hear(5) == [f"Answer to say {number}" for number in range(5)]
-    provider.script = answer
-    wait_until(lambda: not vars(running.gateway)["_chats"], "the end of the chat's work")
-    assert client.ask("and now?") == "Answer to and now?"
-    assert alone == []
-
-
-def test_a_turn_is_on_disk_when_its_message_is_acknowledged(rig: GatewayRig, provider: SwitchedProvider) -> None:
-    hold = threading.Event()
-    provider.script = lambda request: text("Done.", hold=hold)
-    rig.start()
-    client = rig.client()
-    client.accepted(client.say("hello"))
-    with closing(sqlite3.connect(rig.home / "state.db")) as connection:
-        found = connection.execute("SELECT request_key FROM turns WHERE state IN ('queued', 'running')").fetchall()
-    assert found == [("gateway:1",)]
-    hold.set()
-    client.hear(1)
 
 
 def test_a_full_queue_keeps_the_message_and_tries_again(
@@ -135,15 +102,15 @@ def test_a_new_session_drops_the_turn_that_is_being_submitted(
 
     provider.script = script
     running = rig.start()
-    submit_with = running.gateway.dispatcher.submit_with
+    submit = running.gateway.dispatcher.submit
 
-    def slow(request: TurnRequest, store: Any) -> TurnTicket | None:
+    def slow(request: TurnRequest, **options: Any) -> TurnTicket:
         if request.message == "two":
             submitting.set()
             wait_for(go_on, "the command")
-        return submit_with(request, store)
+        return submit(request, **options)
 
-    monkeypatch.setattr(running.gateway.dispatcher, "submit_with", slow)
+    monkeypatch.setattr(running.gateway.dispatcher, "submit", slow)
     clearing, stop = threading.Event(), GatewayChat.stop
 
     async def stopped(chat: GatewayChat, reason: str) -> bool:
@@ -166,19 +133,6 @@ def test_a_new_session_drops_the_turn_that_is_being_submitted(
     assert "Answer to two" not in texts
 
 
-def count_finishes(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> list[Completion]:
-    """The ends of messages that were stored in a transaction of their own."""
-    alone: list[Completion] = []
-    finish = running.gateway.inbox.finish
-
-    def counted(completion: Completion) -> list[OutboxRow]:
-        alone.append(completion)
-        return finish(completion)
-
-    monkeypatch.setattr(running.gateway.inbox, "finish", counted)
-    return alone
-
-
 def stored_rows(rig: GatewayRig) -> tuple[list[Any], list[Any]]:
     """The states of the messages, and those of their answers."""
     with closing(sqlite3.connect(rig.home / "state.db")) as connection:
@@ -186,17 +140,7 @@ def stored_rows(rig: GatewayRig) -> tuple[list[Any], list[Any]]:
         return incoming, connection.execute("SELECT state, content FROM gateway_outbox ORDER BY number").fetchall()
 
 
-def test_an_answer_is_stored_with_the_end_of_its_turn(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    running = rig.start()
-    alone = count_finishes(running, monkeypatch)
-    client = rig.client()
-    assert [client.ask(f"say {number}") for number in range(3)] == [f"Answer to say {number}" for number in range(3)]
-    answers = [("sent", f"Answer to say {number}") for number in range(3)]
-    wait_until(lambda: stored_rows(rig) == ([("done",)] * 3, answers), "the outbox")
-    assert alone == [] and not running.gateway.unsent
-
-
-def test_an_answer_is_not_claimed_while_hooks_of_its_turn_run(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_is_not_claimed_while_hooks_of_its_turn_run(rig: GatewayRig) -> None:
     seen: list[tuple[list[Any], list[Any]]] = []
 
     class Observer:
@@ -207,16 +151,6 @@ def test_an_answer_is_not_claimed_while_hooks_of_its_turn_run(rig: GatewayRig, m
 
             ctx.register_hook("post_llm_call", look)
 
-    alone = count_finishes(rig.start(plugins=[Observer]), monkeypatch)
+    rig.start(plugins=[Observer])
     assert rig.client().ask("hello") == "Answer to hello"
     assert seen == [([("queued",)], [])]
-    assert len(alone) == 1
-
-
-def test_a_turn_that_fails_stores_its_answer_by_itself(
-    rig: GatewayRig, provider: SwitchedProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    provider.script = lambda request: text("")
-    alone = count_finishes(rig.start(), monkeypatch)
-    assert "did not work" in rig.client().ask("hello")
-    assert len(alone) == 1

@@ -1,0 +1,108 @@
+"""Work of a chat: one message on its way, and what chats are given to answer it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import Context
+from typing import Any, Protocol, TypeVar
+
+from hermes.config.schema.gateway import GatewayConfig
+from hermes.gateway.access import Sender
+from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, PlatformEntry, SessionSource
+from hermes.gateway.deliveries import Deliveries
+from hermes.gateway.session_store import SessionStore
+from hermes.gateway.store.inbox import ChatRow, Inbox, IncomingMessage
+from hermes.host import Host
+from hermes.live.turn import LiveTurn
+from hermes.live.turns import LiveTurns
+
+T = TypeVar("T")
+
+
+class ChatWork:
+    """One message on its way through a chat."""
+
+    __slots__ = ("context", "event", "is_done", "is_stale", "live", "message", "row", "sender", "source", "turn_id")
+
+    def __init__(
+        self, message: IncomingMessage, event: MessageEvent, source: SessionSource, sender: Sender, row: ChatRow
+    ) -> None:
+        self.message = message
+        self.event = event
+        self.source = source
+        self.sender = sender
+        #: The chat as it was when the message was accepted.
+        self.row = row
+        #: What its adapter sets beyond this, its turn has too.
+        self.context = Context()
+        #: Its turn, once it was accepted, and while it is followed here.
+        self.turn_id = ""
+        self.live: LiveTurn | None = None
+        #: The turn was stopped: whatever it still says is not sent.
+        self.is_stale = False
+        self.is_done = False
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether its turn has ended, and its answer is being stored."""
+        return self.live is not None and self.live.has_ended and not self.is_done
+
+
+class ChatServices(Protocol):
+    """What a chat is given to answer its messages with. The gateway has it all."""
+
+    host: Host
+    config: GatewayConfig
+    inbox: Inbox
+    turns: LiveTurns
+    session_store: SessionStore
+    deliveries: Deliveries
+    #: Held while a message is handled that may have ended an earlier process.
+    suspects: asyncio.Lock
+
+    @property
+    def adapters(self) -> Mapping[str, BasePlatformAdapter]:
+        """The adapters that are connected."""
+        ...
+
+    @property
+    def entries(self) -> Mapping[str, PlatformEntry]:
+        """All platforms that there are."""
+        ...
+
+    async def blocking(self, work: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Run blocking work on a thread."""
+        ...
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run a coroutine beside the others."""
+        ...
+
+    def call_soon(self, work: Callable[[], object]) -> None:
+        """Run something on the loop. From any thread."""
+        ...
+
+    def message_limit(self, platform: str) -> int:
+        """Most characters of one message; 0 means no limit."""
+        ...
+
+    def pass_hooks(self, event: MessageEvent) -> bool:
+        """Let plugins skip or rewrite a message. False when it is skipped. Blocks."""
+        ...
+
+    def owner_chat(self) -> SessionSource | None:
+        """Where the owner is asked. Blocks."""
+        ...
+
+    def accept_text(self, work: ChatWork, text: str) -> ChatWork | None:
+        """Accept a further message of the sender of another one, in its chat. Blocks."""
+        ...
+
+    def change_session(self, row: ChatRow, session_id: str) -> None:
+        """A command moved a chat to another session. Blocks."""
+        ...
+
+    def chat_idle(self, key: str) -> None:
+        """A chat has nothing to do."""
+        ...
