@@ -24,7 +24,6 @@ from hermes.host import Host
 from hermes.journal.history.inspection import inspect_session
 from hermes.journal.questions import Questions
 from hermes.journal.sessions import Sessions
-from hermes.journal.store.connection import JournalConnection
 from hermes.journal.turns.lifecycle import Submission, find_submission
 from hermes.journal.turns.recovery import MAX_TAKE_UPS
 from hermes.scope import Interrupt
@@ -170,16 +169,17 @@ def test_a_turn_waits_while_its_session_is_in_use_and_its_slot_stays_free(rig: R
     assert ended(dispatcher, ticket.turn_id) == "Answer to second"
 
 
-def test_what_cannot_be_accepted_gives_its_slot_and_its_session_back(rig: Rig) -> None:
+def test_what_cannot_be_accepted_gives_its_slot_and_its_session_back(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     dispatcher = rig.dispatcher(slots=1)
     ended(dispatcher, dispatcher.submit(rig.request("first")).turn_id)
 
-    def fail(_connection: JournalConnection) -> str:
+    def fail(*_values: Any, **_options: Any) -> str:
         raise JournalError("no")
 
-    with pytest.raises(JournalError):
-        dispatcher.submit_with(rig.request("second"), fail)
-    assert dispatcher.submit_with(rig.request("second"), lambda _connection: None) is None
+    with monkeypatch.context() as patch:
+        patch.setattr("hermes.dispatch.execution.accept_turn", fail)
+        with pytest.raises(JournalError):
+            dispatcher.submit(rig.request("second"))
     assert (dispatcher.running, dispatcher.waiting) == (0, 0)
     assert ended(dispatcher, dispatcher.submit(rig.request("third")).turn_id) == "Answer to third"
 

@@ -129,17 +129,6 @@ class Ending:
         self.reports += 1
 
 
-def test_a_surface_is_told_once_that_the_end_of_its_turn_is_on_disk(store: Store, runner: Runner) -> None:
-    turn, ending = start_turn(store, runner), Ending()
-    turn.ending = ending
-    turn.commit()
-    assert (ending.stores, ending.reports) == (0, 0)
-    turn.end("completed", answer="done")
-    turn.commit()
-    turn.commit()
-    assert (ending.stores, ending.reports) == (1, 1)
-
-
 def test_a_value_that_cannot_be_recorded_is_refused_at_once_and_alone(store: Store, runner: Runner) -> None:
     turn = start_turn(store, runner)
     with pytest.raises(TypeError):
@@ -189,24 +178,6 @@ class _Ending:
 
     def stored(self) -> None:
         self.is_stored = True
-
-
-def test_what_a_surface_stores_with_the_end_of_a_turn_is_there_with_it_or_not_at_all(
-    store: Store, runner: Runner
-) -> None:
-    turn, ending = start_turn(store, runner), _Ending()
-    turn.ending, turn.releases = ending, True
-    turn.end("completed", answer="yes")
-    query = "SELECT t.state, s.title, s.runner IS NULL FROM turns t JOIN sessions s ON s.id = t.session_id"
-    ((_, title, _),) = rows(store, query)
-    with pytest.raises(JournalError, match="no room"):
-        turn.commit()
-    assert rows(store, query) == [("running", title, 0)]
-    assert not ending.is_stored
-    ending.fails = False
-    turn.commit()
-    assert rows(store, query) == [("completed", "completed yes None", 1)]
-    assert ending.is_stored
 
 
 @pytest.mark.sqlite_only

@@ -37,7 +37,7 @@ from hermes.journal.turns.lifecycle import (
     unfinished_state,
 )
 from hermes.journal.turns.recovery import GIVEN_UP, MAX_TAKE_UPS, close_turn
-from hermes.journal.turns.steps import Message, TurnEnding, TurnJournal, TurnState
+from hermes.journal.turns.steps import Message, TurnJournal, TurnState
 from hermes.models.costs.usage import Usage
 from hermes.sanitize import Memo
 from hermes.scope import Interrupt, Scope, new_id
@@ -220,14 +220,13 @@ class Session:
         listener: Listener = ignore_events,
         interrupt: Interrupt | None = None,
         releases: bool = False,
-        ending: TurnEnding | None = None,
     ) -> TurnResult:
         """Run a turn of this session that was accepted before, by this process or another (``journal.turns``).
 
         ``started`` is its journal when it was started at once, for which the session is reserved.
         One that a process left unfinished is continued, one that has ended gives its recorded result. Turns that were
         left before it are finished first. With ``releases`` the end of the turn releases the session too; then
-        ``released`` is the id of the turn. ``ending`` is stored with the end of the turn.
+        ``released`` is the id of the turn.
         """
         runtime, interrupt = self.runtime, interrupt or Interrupt()
         with self._exclusive() if started is None else contextlib.nullcontext(), self._with_next_models():
@@ -252,7 +251,6 @@ class Session:
             if journal.lease.epoch != self._epoch_known + 1:
                 self._turns_known = None  # another process may have continued the conversation
             options = submission.options
-            journal.ending = ending
             journal.releases = releases and runtime.seal is None  # a seal is for what this process recorded last
             result = self._run_turn(
                 *(journal, listener, interrupt, options.get("context", "")),

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
-
-from msgspec.structs import replace
 
 from hermes.agent.events import Listener, TurnResult
 from hermes.agent.session import Session, stored_result
@@ -24,7 +22,7 @@ from hermes.journal.questions import Questions, has_pending
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.turns.lifecycle import Accepted, QueueLimits, Submission, accept_turn, claim_turn, find_submission
 from hermes.journal.turns.recovery import close_turn
-from hermes.journal.turns.steps import Message, TurnEnding, TurnJournal
+from hermes.journal.turns.steps import Message, TurnJournal
 from hermes.scope import Interrupt, new_id
 
 log = logging.getLogger("hermes.dispatch")
@@ -108,36 +106,23 @@ class Execution:
         return bool(request.principal) and request.cwd == str(default_workspace(self.host.home, request.principal))
 
     def accept(
-        self,
-        prepared: PreparedTurn,
-        store: Callable[[JournalConnection], str | None] | None = None,
-        own_waiting: int | None = None,
-        *,
-        is_stored: bool = False,
-        starts: bool = False,
-    ) -> Accepted | None:
+        self, prepared: PreparedTurn, own_waiting: int | None = None, *, is_stored: bool = False, starts: bool = False
+    ) -> Accepted:
         """Store a turn, on disk unless its surface has it there (``is_stored``).
 
-        ``store`` is what its surface stores in the same transaction; it gives the idempotency key, or None to accept
-        nothing. ``own_waiting`` is how many turns of the principal wait already, where the dispatcher knows it. With
-        ``starts`` the turn is started as well, if its session is free: ``journal`` is set then.
+        ``own_waiting`` is how many turns of the principal wait already, where the dispatcher knows it. With ``starts``
+        the turn is started as well, if its session is free: ``journal`` is set then.
         """
         host, limits = self.host, self.limits
         session, submission, message = prepared
         if starts:
             host.store.check_after(host.runner.start())
 
-        def write(connection: JournalConnection) -> Accepted | None:
-            asked = submission
-            if store is not None:
-                key = store(connection)
-                if key is None:
-                    return None
-                asked = replace(submission, request_key=key)
+        def write(connection: JournalConnection) -> Accepted:
             owner = (host.store, host.runner) if starts else None
-            return accept_turn(connection, session, asked, message, limits, own_waiting, starts=owner)
+            return accept_turn(connection, session, submission, message, limits, own_waiting, starts=owner)
 
-        return host.store.write_soon(write) if is_stored and store is None else host.store.write(write)
+        return host.store.write_soon(write) if is_stored else host.store.write(write)
 
     def reserve(self, session_id: str) -> Session | None:
         """Keep a session that is open for a turn which is about to start; None when it is not open, or in use."""
@@ -153,12 +138,11 @@ class Execution:
         interrupt: Interrupt,
         *,
         releases: bool = True,
-        ending: TurnEnding | None = None,
         started: StartedTurn | None = None,
     ) -> DispatchedTurn:
         """Run a turn until it ends or is suspended. Without ``releases`` the caller releases the session afterwards.
 
-        ``ending`` is stored in the transaction that ends the turn. ``started``: it was started when it was accepted.
+        ``started``: it was started when it was accepted.
 
         Raises ``JournalError`` (also ``SessionBusy``, ``LeaseLost``) when it cannot be run here and now. Any other
         failure ends the turn.
@@ -178,7 +162,6 @@ class Execution:
                     listener=listener,
                     interrupt=interrupt,
                     releases=releases,
-                    ending=ending,
                 )
                 return DispatchedTurn("ended", result)
         except TurnSuspended:

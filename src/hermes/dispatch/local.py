@@ -18,9 +18,7 @@ from hermes.dispatch.port import CHILDREN, TURNS, DispatchedTurn, TurnEntry, Tur
 from hermes.errors import JournalError, SessionBusy
 from hermes.host import Host
 from hermes.journal.questions import Questions
-from hermes.journal.store.connection import JournalConnection
-from hermes.journal.turns.lifecycle import NO_LIMITS, Accepted, Submission, cancel_queued, open_submissions
-from hermes.journal.turns.steps import TurnEnding, TurnState
+from hermes.journal.turns.lifecycle import NO_LIMITS, Submission, cancel_queued, open_submissions
 from hermes.scope import Interrupt
 
 log = logging.getLogger("hermes.dispatch")
@@ -43,18 +41,6 @@ class _LocalTurn:
         self.failures = 0
         #: Set until it runs, when it was started with its acceptance.
         self.started: StartedTurn | None = None
-        #: What its surface stores with its end, and what was in the last transaction that was to end it.
-        self.ending: TurnEnding | None = None
-        self._tried: TurnEnding | None = None
-
-    def store(self, connection: JournalConnection, state: TurnState, answer: str | None, error: str | None) -> None:
-        self._tried = self.ending
-        if self._tried is not None:
-            self._tried.store(connection, state, answer, error)
-
-    def stored(self) -> None:
-        if self._tried is not None:
-            self._tried.stored()
 
     def settle(self, now: DispatchedTurn) -> None:
         """It has ended or is suspended: its watchers are notified, once."""
@@ -99,28 +85,18 @@ class LocalDispatcher:
     # -- the port -----------------------------------------------------------------------------------------------
 
     def submit(self, request: TurnRequest, *, listener: Listener = ignore_events) -> TurnTicket:
-        ticket = self._submit(request, None, listener)
-        assert ticket is not None
-        return ticket
-
-    def submit_with(self, request: TurnRequest, store: Callable[[JournalConnection], str | None]) -> TurnTicket | None:
-        return self._submit(request, store, ignore_events)
-
-    def _submit(
-        self, request: TurnRequest, store: Callable[[JournalConnection], str | None] | None, listener: Listener
-    ) -> TurnTicket | None:
         prepared = self._execution.prepare(request)
         session, waiting = self._reserve(prepared.submission)
-        accepted: Accepted | None = None
         try:
             accepted = self._execution.accept(
-                *(prepared, store, waiting), is_stored=request.is_stored, starts=session is not None
+                prepared, waiting, is_stored=request.is_stored, starts=session is not None
             )
-        finally:
-            if session is not None and (accepted is None or accepted.journal is None):
+        except BaseException:
+            if session is not None:
                 self._give_back(prepared.submission, session)
-        if accepted is None:
-            return None
+            raise
+        if session is not None and accepted.journal is None:
+            self._give_back(prepared.submission, session)
         started = None if session is None or accepted.journal is None else StartedTurn(session, accepted.journal)
         submission = accepted.submission
         self._accepted(submission, listener, started)
@@ -227,12 +203,10 @@ class LocalDispatcher:
         settled: Callable[[DispatchedTurn], None],
         *,
         listener: Listener = ignore_events,
-        ending: TurnEnding | None = None,
     ) -> None:
         with self._changed:
             turn = self._turns.get(turn_id)
             if turn is not None:
-                turn.ending = ending or turn.ending
                 if listener is not ignore_events:
                     turn.listeners.all.append(listener)
                 if turn.now.state in ("queued", "running"):
@@ -303,7 +277,7 @@ class LocalDispatcher:
         now = DispatchedTurn("queued")
         started, turn.started = turn.started, None
         try:
-            now = self._execution.run(submission, turn.listeners, turn.interrupt, ending=turn, started=started)
+            now = self._execution.run(submission, turn.listeners, turn.interrupt, started=started)
         except SessionBusy as error:
             log.debug("turn %s waits: %s", submission.turn_id, error)
         except JournalError as error:

@@ -14,9 +14,7 @@ import msgspec
 
 from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.agent.session import Session
-from hermes.journal.store.connection import JournalConnection
 from hermes.journal.turns.lifecycle import Submission
-from hermes.journal.turns.steps import TurnEnding
 
 #: Turns of surfaces, and turns that another turn waits for: those have slots of their own, so that turns which wait
 #: for others cannot keep them from running.
@@ -87,14 +85,6 @@ class Dispatcher(Protocol):
         """
         ...
 
-    def submit_with(self, request: TurnRequest, store: Callable[[JournalConnection], str | None]) -> TurnTicket | None:
-        """Accept a turn in the transaction in which ``store`` writes what the surface keeps of it.
-
-        ``store`` returns the idempotency key; when it returns None, nothing is accepted. Raises as ``submit`` does, and
-        nothing is stored then.
-        """
-        ...
-
     def resume(self, turn_id: str, *, listener: Listener = ignore_events) -> None:
         """Queue a suspended turn again, before others of its session, because its question has been answered."""
         ...
@@ -116,13 +106,11 @@ class Dispatcher(Protocol):
         settled: Callable[[DispatchedTurn], None],
         *,
         listener: Listener = ignore_events,
-        ending: TurnEnding | None = None,
     ) -> None:
         """Call ``settled`` once, when the turn has ended or is suspended; at once when it is so already.
 
         For surfaces with many turns: no thread waits. ``settled`` may be called on any thread and must not block.
-        ``listener`` receives the live events from now on. ``ending`` is stored in the transaction that ends the turn,
-        if this process runs it and knows of it in time: it has to find out whether it was.
+        ``listener`` receives the live events from now on.
         """
         ...
 

@@ -14,7 +14,6 @@ from hermes.errors import JournalError
 from hermes.host import Host
 from hermes.journal.questions import QuestionRow
 from hermes.journal.turns.lifecycle import open_submissions
-from hermes.journal.turns.steps import TurnEnding
 from hermes.live.questions import OpenQuestions
 from hermes.live.turn import LiveTurn
 
@@ -77,29 +76,21 @@ class LiveTurns:
 
     # -- turns --------------------------------------------------------------------------------------------------
 
-    def accept(
-        self,
-        live: LiveTurn,
-        request: TurnRequest,
-        *,
-        listener: Listener | None = None,
-        ending: TurnEnding | None = None,
-    ) -> TurnTicket:
+    def accept(self, live: LiveTurn, request: TurnRequest, *, listener: Listener | None = None) -> TurnTicket:
         """Accept a turn: it is on disk when this returns. Raises what ``Dispatcher.submit`` raises.
 
-        ``listener`` is for a surface that shows less than all events; ``ending`` is stored with the end of the turn.
+        ``listener`` is for a surface that shows less than all events. The end of the turn is stored with the turn, and
+        found by its idempotency key: a surface that was not there then takes it up later, and is told.
         """
         ticket = self.dispatcher.submit(request, listener=live.listen if listener is None else listener)
         live.turn_id, live.session_id = ticket.turn_id, ticket.session_id
-        self._watch(live, ending=ending)
+        self._watch(live)
         return ticket
 
-    def take_up(
-        self, live: LiveTurn, turn_id: str, *, listener: Listener | None = None, ending: TurnEnding | None = None
-    ) -> None:
-        """Follow a turn that is in the journal already."""
+    def take_up(self, live: LiveTurn, turn_id: str, *, listener: Listener | None = None) -> None:
+        """Follow a turn that is in the journal already, whether it waits, runs or has ended."""
         live.turn_id = turn_id
-        self._watch(live, live.listen if listener is None else listener, ending)
+        self._watch(live, live.listen if listener is None else listener)
 
     def stop(self, live: LiveTurn, reason: str) -> bool:
         """Stop a turn. False when it had ended."""
@@ -115,9 +106,9 @@ class LiveTurns:
         live = self._live.get(turn_id)
         return self.dispatcher.cancel(turn_id, reason) if live is None else self.stop(live, reason)
 
-    def _watch(self, live: LiveTurn, listener: Listener = ignore_events, ending: TurnEnding | None = None) -> None:
+    def _watch(self, live: LiveTurn, listener: Listener = ignore_events) -> None:
         self._live[live.turn_id] = live
-        self.dispatcher.watch(live.turn_id, partial(self._settled, live), listener=listener, ending=ending)
+        self.dispatcher.watch(live.turn_id, partial(self._settled, live), listener=listener)
 
     # -- their ends and their questions -------------------------------------------------------------------------
 

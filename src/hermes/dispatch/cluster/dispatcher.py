@@ -25,7 +25,6 @@ from hermes.host import Host
 from hermes.journal.bodies import to_json
 from hermes.journal.store.connection import JournalConnection, placeholders
 from hermes.journal.turns.lifecycle import Submission, accept_turn, cancel_queued
-from hermes.journal.turns.steps import TurnEnding
 
 log = logging.getLogger("hermes.cluster")
 
@@ -73,16 +72,6 @@ class ClusterDispatcher:
     # -- the port -----------------------------------------------------------------------------------------------
 
     def submit(self, request: TurnRequest, *, listener: Listener = ignore_events) -> TurnTicket:
-        ticket = self._submit(request, listener, None)
-        assert ticket is not None
-        return ticket
-
-    def submit_with(self, request: TurnRequest, store: Callable[[JournalConnection], str | None]) -> TurnTicket | None:
-        return self._submit(request, ignore_events, store)
-
-    def _submit(
-        self, request: TurnRequest, listener: Listener, store: Callable[[JournalConnection], str | None] | None
-    ) -> TurnTicket | None:
         session, submission, message = self._execution.prepare(self._with_model(request))
         is_live = listener is not ignore_events
         options = {
@@ -93,13 +82,9 @@ class ClusterDispatcher:
         submission = msgspec.structs.replace(submission, options=options)
         limit = self._host.config.worker.max_running_of_principal
 
-        def write(connection: JournalConnection) -> tuple[Submission, bool] | None:
+        def write(connection: JournalConnection) -> tuple[Submission, bool]:
             lock_session(connection, session.id)
-            key = submission.request_key if store is None else store(connection)
-            if key is None:
-                return None
-            asked = msgspec.structs.replace(submission, request_key=key)
-            accepted, is_new, _ = accept_turn(connection, session, asked, message, self._execution.limits)
+            accepted, is_new, _ = accept_turn(connection, session, submission, message, self._execution.limits)
             if is_new:
                 query = "UPDATE submissions SET workspace = ? WHERE turn_id = ?"
                 connection.execute(query, (self._workspace, accepted.turn_id))
@@ -114,13 +99,10 @@ class ClusterDispatcher:
                 followed.listeners.append(listener)
                 followed.is_live = True
         try:
-            stored = self._host.store.write(write)
+            accepted, is_new = self._host.store.write(write)
         except BaseException:
             self._forget(submission.turn_id)
             raise
-        if stored is None:
-            return None
-        accepted, is_new = stored
         if not is_new:
             self._forget(submission.turn_id)
             if is_live:
@@ -195,7 +177,6 @@ class ClusterDispatcher:
         settled: Settled,
         *,
         listener: Listener = ignore_events,
-        ending: TurnEnding | None = None,  # the turn may run anywhere
     ) -> None:
         with self._changed:
             followed = self._follow(turn_id)

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
@@ -88,22 +88,10 @@ def is_aside(key: str) -> bool:
     return key.startswith((SIDE_KEY, PLUGIN_KEY))
 
 
-class TurnEnding(Protocol):
-    """What a surface stores in the transaction that ends its turn, on the thread of the turn."""
-
-    def store(self, connection: JournalConnection, state: TurnState, answer: str | None, error: str | None) -> None:
-        """Store it, inside the transaction, which may be run again."""
-        ...
-
-    def stored(self) -> None:
-        """The end of the turn is on disk, with what was stored."""
-        ...
-
-
 class _Pending:
     """The rows of the next commit, already encoded: later changes to a recorded value do not change the record."""
 
-    __slots__ = ("ends", "events", "lines", "messages", "others")
+    __slots__ = ("events", "lines", "messages", "others")
 
     def __init__(self) -> None:
         self.events: list[NewEvent] = []
@@ -112,8 +100,6 @@ class _Pending:
         self.others: list[Callable[[JournalConnection], object]] = []
         #: Lines for the log, once the rows are written.
         self.lines: list[tuple[logging.Logger, str, tuple[object, ...]]] = []
-        #: They hold the end of the turn.
-        self.ends = False
 
     def __bool__(self) -> bool:
         return bool(self.events or self.messages or self.others)
@@ -128,7 +114,6 @@ class _Pending:
         self.messages += later.messages
         self.others += later.others
         self.lines += later.lines
-        self.ends = self.ends or later.ends
 
     def log(self) -> None:
         for logger, text, values in self.lines:
@@ -163,9 +148,6 @@ class TurnJournal:
         self.lease = lease
         #: The end of the turn releases its session: nothing of it is recorded afterwards.
         self.releases = False
-        #: Stored with the end of the turn.
-        self.ending: TurnEnding | None = None
-        self._has_ended = False
         #: Masks secrets in everything that is recorded; what is sent to the model is derived from the record.
         self.redactor: Redactor | None = None
         self._store = store
@@ -271,14 +253,11 @@ class TurnJournal:
             at = now(connection)
             connection.execute(_END_TURN, (state, at, at, *values))
             connection.execute(_RELEASE_SESSION if self.releases else _TOUCH_SESSION, (at, self.session_id))
-            if self.ending is not None:
-                self.ending.store(connection, state, answer, error)
 
         failure = {"error_type": error_type} if error_type else {}
         self.event("turn_ended", "", {"state": state, "error": error, **failure})
         with self._pending_lock:
             self._pending.others.append(write)
-            self._pending.ends = True
 
     def log_recorded(self, logger: logging.Logger, text: str, *values: object) -> None:
         """Log what was recorded, as soon as the record is written."""
@@ -314,9 +293,6 @@ class TurnJournal:
         """
         self._commit_rows(log=log)
         self._store.sync()
-        if self._has_ended and self.ending is not None:
-            ending, self.ending = self.ending, None
-            ending.stored()
 
     def commit_soon(self, *, sync: bool = True) -> None:
         """Write everything recorded so far, and bring it to the disk while the caller continues.
@@ -350,7 +326,6 @@ class TurnJournal:
                     rows.extend(self._pending)
                     self._pending = rows
                 raise
-            self._has_ended = self._has_ended or rows.ends
             self._log(rows, now=log)
             return rows.is_free_to_repeat
 
