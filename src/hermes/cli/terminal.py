@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO, TextIO
 
-    from hermes.contract.events import ModelSwitched
-
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 #: Terminals that cannot place the cursor.
@@ -149,14 +147,6 @@ def has_colour() -> bool:
 
     is_plain = "NO_COLOR" in os.environ or os.environ.get("TERM", "dumb") == "dumb"
     return sys.stdout.isatty() and not is_plain
-
-
-def switched_line(event: ModelSwitched) -> str:
-    """The line that reports that another model answers."""
-    now = f"{event.model} ({event.provider})"
-    if not event.from_model:
-        return one_line(f"→ back to {now}")
-    return one_line(f"→ {now} takes over from {event.from_model} ({event.from_provider}): {event.reason}")
 
 
 # -- output ---------------------------------------------------------------------------------------------------------

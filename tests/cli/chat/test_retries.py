@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.chat.output import WITHDRAWN, TextOutput
+from hermes.cli.chat.output import TextOutput
+from hermes.cli.chat.rendering import WITHDRAWN
 from hermes.contract.events import RetryScheduled, TextDelta, TextWithdrawn
 from hermes.errors import ProviderError
 from hermes.models.endpoint import Endpoint

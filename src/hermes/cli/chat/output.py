@@ -12,7 +12,8 @@ from typing import Any, Protocol, TextIO
 import msgspec
 
 from hermes.agent.events import TurnResult
-from hermes.cli.terminal import fitted, one_line, plain, short_duration, terminal_width
+from hermes.cli.chat.rendering import TurnRenderer, failure_text
+from hermes.cli.terminal import fitted, plain, short_duration, terminal_width
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
@@ -61,10 +62,6 @@ def reserved(stdout: TextIO) -> Generator[TextIO]:
         os.dup2(kept, number)
         with contextlib.suppress(OSError):
             stream.close()
-
-
-#: Shown when text came from an attempt that failed.
-WITHDRAWN = "… the text above is withdrawn: the answer starts anew"
 
 
 class Output(Protocol):
@@ -132,20 +129,17 @@ class JsonOutput(StreamJsonOutput):
         _print_json(self.stdout, result_document(result, self._redactor))
 
 
-class TextOutput:
+class TextOutput(TurnRenderer):
     """Text as it streams, a line per tool call, usage at the end. The answer is on stdout, the rest on stderr.
 
     Escape sequences and control characters of the model are left out, unless ``raw`` and not on a terminal.
     """
 
     def __init__(self, stdout: TextIO, redactor: Redactor, *, raw: bool = False) -> None:
+        super().__init__(redactor)
         self.stdout = stdout
         self._raw = raw and not stdout.isatty()
-        self._redactor = redactor
-        self._shown = ""
         self._at_line_start = True
-        #: Why the last attempt failed; shown once, with what follows.
-        self._failure = ""
         self._is_failure_shown = False
         #: A line on stderr counts down and is to be wiped out.
         self._is_counting = False
@@ -167,53 +161,40 @@ class TextOutput:
         """The session is named at the end, where a person looks for it."""
 
     def event(self, event: TurnEvent) -> None:
-        if isinstance(event, RetryScheduled):
-            self._count_down(event)
-            return
-        self._end_countdown()
-        if isinstance(event, TextDelta | AttemptAnswered | AttemptFailed):
-            self._show_failure()
-        if isinstance(event, TextDelta):
-            self._write(event.text)
-        elif isinstance(event, TurnStarted):
-            # A turn that was cut off may have been finished first.
+        self.render(event)
+
+    def end(self, result: TurnResult) -> None:
+        self.retry_over()
+        if result.status in ("completed", "incomplete") and self._shown != result.answer:
+            # Nothing was streamed, or a plugin replaced it: show the recorded answer.
             self._new_line()
-            self._shown = ""
-        elif isinstance(event, ToolEnded):
-            from hermes.cli.chat.tool_lines import finished_line
+            self.text(result.answer)
+        self._new_line()
+        print(usage_line(result), file=sys.stderr, flush=True)
 
-            self._note(finished_line(event, self._redactor, declaration=self.declaration))
-        elif isinstance(event, ChildEnded):
-            from hermes.cli.chat.tool_lines import child_finished_line
+    def pause(self) -> None:
+        """Make room for a question: nothing to do where nothing is drawn."""
 
-            self._note(child_finished_line(event, self._redactor))
-        elif isinstance(event, ContextCompacted):
-            self._note(f"… compacted {event.messages_before} messages into {event.messages_after} to free context")
-        elif isinstance(event, TextWithdrawn):
-            self._note(WITHDRAWN)
-            self._shown = ""
-        elif isinstance(event, BudgetReached | CheckpointMissing):
-            self._note(f"! {one_line(event.text)}")
-        elif isinstance(event, EndpointSkipped):
-            self._note(f"! {self._reason(event)}")
-            self._shown = ""
-        elif isinstance(event, AttemptFailed):
-            # Shown with what follows: a retry, another model, or the error of the turn.
-            self._failure, self._is_failure_shown = self._reason(event), False
-            self._shown = ""
-        elif isinstance(event, ModelSwitched):
-            from hermes.cli.terminal import switched_line
+    def started(self) -> None:
+        self._new_line()
 
-            self._show_failure()
-            self._note(switched_line(event))
-        elif isinstance(event, AttemptAnswered) and event.finish_reason == "tool_calls":
-            # Text before tool calls is not part of the answer.
-            self._shown = ""
+    def text(self, text: str) -> None:
+        self.stdout.write(text if self._raw else plain(text))
+        self.stdout.flush()
+        self._at_line_start = text.endswith("\n")
 
-    def _count_down(self, event: RetryScheduled) -> None:
+    def call_ended(self, event: ToolEnded | ChildEnded) -> None:
+        from hermes.cli.chat.tool_lines import child_finished_line, finished_line
+
+        if isinstance(event, ToolEnded):
+            self.notice(finished_line(event, self._redactor, declaration=self.declaration))
+        else:
+            self.notice(child_finished_line(event, self._redactor))
+
+    def retry(self, event: RetryScheduled) -> None:
         """One line, which counts down on a terminal."""
         line = f"! {self._failure}; " if self._failure else "… "
-        self._is_failure_shown = True
+        self._is_failure_shown = bool(self._failure)
         line += f"trying again in {max(event.seconds, 0.1):.{0 if event.seconds >= 1 else 1}f} s"
         line += f" ({event.retry} of {event.max_retries})"
         if sys.stderr.isatty():
@@ -221,41 +202,20 @@ class TextOutput:
             self._is_counting = True
             print(f"\r{fitted(line, terminal_width(80) - 1)}\x1b[K", end="", file=sys.stderr, flush=True)
         elif event.is_first and (self._failure or event.seconds >= 1):
-            self._note(line)
+            self.notice(line)
 
-    def _show_failure(self) -> None:
-        """Show why the last attempt failed, when nothing has shown it yet."""
-        if self._failure and not self._is_failure_shown:
-            self._note(f"! {self._failure}")
-        self._failure = ""
-
-    def _reason(self, event: AttemptFailed | EndpointSkipped) -> str:
-        return one_line(self._redactor.redact(short_failure(event)))
-
-    def _end_countdown(self) -> None:
+    def retry_over(self) -> None:
         if self._is_counting:
             self._is_counting = False
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
-    def end(self, result: TurnResult) -> None:
-        self._end_countdown()
-        if result.status in ("completed", "incomplete") and self._shown != result.answer:
-            # Nothing was streamed, or a plugin replaced it: show the recorded answer.
-            self._new_line()
-            self._write(result.answer)
-        self._new_line()
-        print(usage_line(result), file=sys.stderr, flush=True)
+    def failure_over(self) -> None:
+        """Show why the last attempt failed, when no retry has shown it."""
+        if self._failure and not self._is_failure_shown:
+            self.notice(f"! {self._failure}")
+        self._is_failure_shown = False
 
-    def pause(self) -> None:
-        """Make room for a question: nothing to do where nothing is drawn."""
-
-    def _write(self, text: str) -> None:
-        self._shown += text
-        self.stdout.write(text if self._raw else plain(text))
-        self.stdout.flush()
-        self._at_line_start = text.endswith("\n")
-
-    def _note(self, line: str) -> None:
+    def notice(self, line: str, *, is_problem: bool = False) -> None:
         self._new_line()
         print(line, file=sys.stderr, flush=True)
 
@@ -378,18 +338,6 @@ def _child_document(event: ChildStarted | ChildEnded | ChildActivity, redactor: 
         "duration_ms": event.duration_ms,
         "error": None if event.child_error is None else redactor.redact(event.child_error),
     }
-
-
-def failure_text(event: AttemptFailed | EndpointSkipped) -> str:
-    """What a model failed with."""
-    return event.error if isinstance(event, EndpointSkipped) else event.error["message"]
-
-
-def short_failure(event: AttemptFailed | EndpointSkipped) -> str:
-    """What a model failed with, before it is asked again: without the advice to wait, which is being followed."""
-    if isinstance(event, AttemptFailed) and event.retryable and event.reason == "rate_limit":
-        return f"{event.provider}: rate limited"
-    return failure_text(event)
 
 
 def usage_line(result: TurnResult) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from hermes.agent.events import TurnResult
-from hermes.cli.chat.output import WITHDRAWN, failure_text, short_failure
+from hermes.cli.chat.rendering import TurnRenderer
 from hermes.cli.chat.theme import Theme
 from hermes.cli.chat.tool_details import DetailLine, current_task, folded_details, replaced_text_diff, whole_result
 from hermes.cli.chat.tool_lines import (
@@ -26,26 +26,16 @@ from hermes.cli.chat.tool_lines import (
     running_line,
     whole_error,
 )
-from hermes.cli.terminal import cells, fitted, one_line, plain, switched_line, word_wrapped
+from hermes.cli.terminal import cells, fitted, one_line, plain, word_wrapped
 from hermes.contract.events import (
-    AttemptAnswered,
-    AttemptFailed,
-    BudgetReached,
-    CheckpointMissing,
     ChildActivity,
     ChildEnded,
     ChildStarted,
-    ContextCompacted,
-    EndpointSkipped,
-    ModelSwitched,
-    ReasoningDelta,
     RetryScheduled,
     TextDelta,
-    TextWithdrawn,
     ToolEnded,
     ToolStarted,
     TurnEvent,
-    TurnStarted,
 )
 from hermes.sanitize import Redactor
 from hermes.tools.declarations.builtin import builtin_declaration
@@ -59,8 +49,8 @@ _ROOM_FOR_TIME = 16
 _SHORTEST_REASON = 12
 
 
-class TurnView:
-    """Renders the events of one turn. Not thread-safe."""
+class TurnView(TurnRenderer):
+    """Renders the events of one turn as the text that stays, and as live lines. Not thread-safe."""
 
     def __init__(
         self,
@@ -71,7 +61,7 @@ class TurnView:
         clock: Callable[[], float] = time.monotonic,
         declaration: Declarations = builtin_declaration,
     ) -> None:
-        self._redactor = redactor
+        super().__init__(redactor)
         self._declaration = declaration
         self._theme = theme
         self._detail_colours = {"added": theme.added, "removed": theme.removed, "place": theme.place}
@@ -82,13 +72,11 @@ class TurnView:
         self.width = 80
         self._tools = RunningTools(redactor, clock, symbols=self._symbols, declaration=declaration)
         self._since = clock()
-        #: The streamed answer so far, as Markdown.
-        self._shown = ""
+        #: The finished text that the event at hand adds.
+        self._added = ""
         self._reasoning = ""
         #: The retry that is waited for.
         self._retry = ""
-        #: Why the last attempt failed.
-        self._failure = ""
         self._is_running = False
         #: The task of the agent's list that it is at.
         self._task = ""
@@ -122,52 +110,48 @@ class TurnView:
         self._text.width = self.width
         if isinstance(event, TextDelta | ToolStarted):
             self.activity = "working"
-        if not isinstance(event, RetryScheduled):
-            self._retry = ""
-        if isinstance(event, TextDelta):
-            self._shown += event.text
-            return self._finish_reasoning() + self._text.feed(event.text)
-        if isinstance(event, ReasoningDelta):
-            return self._think(event.text)
-        before = self._finish_reasoning() + self._text.finish()
-        if isinstance(event, RetryScheduled):
-            self._retry = f"trying again in {ceil(event.seconds) or 1} s ({event.retry} of {event.max_retries})"
-            return before
-        if isinstance(event, TurnStarted):
-            self.start()
-        elif isinstance(event, ToolStarted | ChildStarted):
-            self._tools.started(event)
-        elif isinstance(event, ChildActivity):
-            self._tools.child_does(event)
-        elif isinstance(event, AttemptFailed | EndpointSkipped | TextWithdrawn) or (
-            isinstance(event, AttemptAnswered) and event.finish_reason == "tool_calls"
-        ):
-            # Text of a failed attempt, or before tool calls, is not part of the answer.
-            self._shown = ""
-        line = self._line(event)
-        return f"{before}{line}\n" if line else before
+        self._added = ""
+        self.render(event)
+        return self._added
 
-    def _line(self, event: TurnEvent) -> str:
-        """The line that an event adds, if any."""
+    def started(self) -> None:
+        self.start()
+
+    def text(self, text: str) -> None:
+        self._added += self._text.feed(text)
+
+    def text_over(self) -> None:
+        self._added += self._text.finish()
+
+    def reasoning(self, text: str) -> None:
+        """Show thoughts line by line: they are not Markdown."""
+        *whole, self._reasoning = plain(self._reasoning + text).split("\n")
+        self._added += "".join(f"{self.dim(row)}\n" for line in whole for row in word_wrapped(line, self.width) or [""])
+
+    def reasoning_over(self) -> None:
+        line, self._reasoning = self._reasoning, ""
+        self._added += f"{self.dim(line)}\n" if line else ""
+
+    def retry(self, event: RetryScheduled) -> None:
+        self._retry = f"trying again in {ceil(event.seconds) or 1} s ({event.retry} of {event.max_retries})"
+
+    def retry_over(self) -> None:
+        self._retry = ""
+
+    def running(self, event: ToolStarted | ChildStarted | ChildActivity) -> None:
+        if isinstance(event, ChildActivity):
+            self._tools.child_does(event)
+        else:
+            self._tools.started(event)
+
+    def call_ended(self, event: ToolEnded | ChildEnded) -> None:
         if isinstance(event, ToolEnded):
-            return self._finished_call(event)
-        if isinstance(event, ChildEnded):
-            line = self._tools.finished(event, width=self.width)
-            return self.dim(line) if event.child_status == "completed" else self.red(line)
-        if isinstance(event, AttemptFailed):
-            # Shown while the retry is waited for; a failure that lasts is the error of the turn.
-            self._failure = one_line(self._redactor.redact(short_failure(event)))
-        if isinstance(event, EndpointSkipped):
-            return self.red(f"! {one_line(self._redactor.redact(failure_text(event)))}")
-        if isinstance(event, ModelSwitched):
-            return self.dim(switched_line(event))
-        if isinstance(event, TextWithdrawn):
-            return self.dim(WITHDRAWN)
-        if isinstance(event, BudgetReached | CheckpointMissing):
-            return self.red(f"! {one_line(event.text)}")
-        if isinstance(event, ContextCompacted):
-            return self.dim(f"… compacted {event.messages_before} messages into {event.messages_after} to free context")
-        return ""
+            self._added += f"{self._finished_call(event)}\n"
+        else:
+            self.notice(self._tools.finished(event, width=self.width), is_problem=event.child_status != "completed")
+
+    def notice(self, line: str, *, is_problem: bool = False) -> None:
+        self._added += f"{self.red(line) if is_problem else self.dim(line)}\n"
 
     def _finished_call(self, event: ToolEnded) -> str:
         before = self._last_call
@@ -226,10 +210,12 @@ class TurnView:
         """End the turn; returns its unfinished text."""
         if not self._is_running:
             return ""
-        text = self._finish_reasoning() + self._text.finish()
+        self._added = ""
+        self.reasoning_over()
+        self.text_over()
         self._tools.clear()
         self._shown, self._is_running = "", False
-        return text
+        return self._added
 
     def live(self, rows: int, *, is_stopping: bool = False, is_asking: bool = False) -> list[str]:
         """The live lines, at most ``rows``: the end of the unfinished text, and what is running."""
@@ -262,12 +248,3 @@ class TurnView:
 
     def _wrapped_red(self, text: str) -> str:
         return "".join(f"{self.red(row)}\n" for row in word_wrapped(text, self.width))
-
-    def _think(self, text: str) -> str:
-        """Reasoning is shown line by line: it is not Markdown."""
-        *whole, self._reasoning = plain(self._reasoning + text).split("\n")
-        return "".join(f"{self.dim(row)}\n" for line in whole for row in word_wrapped(line, self.width) or [""])
-
-    def _finish_reasoning(self) -> str:
-        line, self._reasoning = self._reasoning, ""
-        return f"{self.dim(line)}\n" if line else ""

@@ -18,7 +18,7 @@ from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.prompt.streams import LineReader
 from hermes.cli.repl.questions import PromptQuestion
 from hermes.cli.terminal import column_wrapped, one_line, plain, terminal_width
-from hermes.contract.events import ReasoningDelta, TurnEvent
+from hermes.contract.events import TurnEvent
 from hermes.sanitize import Redactor
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -205,16 +205,15 @@ class _PlainOutput(TextOutput):
         super().__init__(stdout, redactor)
         self._thinking = False
 
-    def event(self, event: TurnEvent) -> None:
-        if isinstance(event, ReasoningDelta):
-            self._new_line()
-            print(plain(event.text), end="", file=sys.stderr, flush=True)
-            self._thinking = True
-            return
+    def reasoning(self, text: str) -> None:
+        self._new_line()
+        print(plain(text), end="", file=sys.stderr, flush=True)
+        self._thinking = True
+
+    def reasoning_over(self) -> None:
         if self._thinking:
             self._thinking = False
             print(file=sys.stderr)
-        super().event(event)
 
     def say(self, text: str) -> None:
         """Print the answer of a command."""
