@@ -111,3 +111,33 @@ def test_a_turn_that_an_old_version_left_open_is_taken_up(
     assert turn.steps["setup"].body["system"] == "Be brief."
     question = Questions(store).get("appr_1")
     assert question is not None and (question.state, question.principal) == ("pending", "")
+
+
+def test_turns_of_workers_are_found_by_workers_again(tmp_path: Path) -> None:
+    number = next(number for number, script in enumerate(MIGRATIONS) if "submissions_waiting" in script)
+    with closing(sqlite3.connect(tmp_path / "state.db")) as connection:
+        connection.executescript("".join(MIGRATIONS[:number]))
+        connection.execute("PRAGMA foreign_keys = OFF")
+        follower = '{"follower":"hermes_follow_1"}'
+        for turn, state, is_dispatched, options in (
+            ("given", "queued", 1, follower),
+            ("runs", "running", 1, follower),
+            ("asks", "running", 0, follower),
+            ("behind", "queued", 0, follower),
+            ("own", "queued", 0, "{}"),
+        ):
+            connection.execute(
+                "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, state, loop_version, first_seq, "
+                "started_at) VALUES (?, ?, 0, '', '', ?, 1, 0, 0)",
+                (turn, turn, state),
+            )
+            connection.execute(
+                "INSERT INTO submissions (turn_id, session_id, queue, priority, principal, submitted_at, options, "
+                "message, is_dispatched) VALUES (?, ?, 'turns', 0, '', 0, ?, '', ?)",
+                (turn, turn, options, is_dispatched),
+            )
+        connection.commit()
+        connection.executescript(MIGRATIONS[number])
+        found = dict(connection.execute("SELECT turn_id, worker FROM submissions").fetchall())
+    # What the workers had, or would have got, waits for them; what is suspended, or is for another process, does not.
+    assert found == {"given": "", "runs": "", "asks": None, "behind": "", "own": None}

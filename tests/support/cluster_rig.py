@@ -138,7 +138,7 @@ class ClusterRig:
         """Rows of the database, as another program would see them."""
         import psycopg
 
-        with psycopg.connect(self.url, autocommit=True, options="-c search_path=hermes,dbos") as connection:
+        with psycopg.connect(self.url, autocommit=True, options="-c search_path=hermes") as connection:
             return connection.execute(sql, values or None).fetchall()  # pyright: ignore[reportCallIssue, reportArgumentType]
 
     def wait_for(self, condition: Callable[[], object], what: str) -> None:

@@ -53,7 +53,7 @@ def missing_workers(host: Host) -> list[str]:
 
 def absent_workers(host: Host) -> list[str]:
     """The same for turns that are for workers, whatever the configuration says about other turns."""
-    from hermes.dispatch.cluster.membership import list_workers, takes_turns
+    from hermes.journal.store.postgres.workers import list_workers, takes_turns
 
     try:
         workers = host.store.read(list_workers)

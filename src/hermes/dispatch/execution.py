@@ -137,10 +137,9 @@ class Execution:
         listener: Listener,
         interrupt: Interrupt,
         *,
-        releases: bool = True,
         started: StartedTurn | None = None,
     ) -> DispatchedTurn:
-        """Run a turn until it ends or is suspended. Without ``releases`` the caller releases the session afterwards.
+        """Run a turn until it ends or is suspended, and release its session.
 
         ``started``: it was started when it was accepted.
 
@@ -161,13 +160,13 @@ class Execution:
                     *(submission, None if started is None else started.journal),
                     listener=listener,
                     interrupt=interrupt,
-                    releases=releases,
+                    releases=True,
                 )
                 return DispatchedTurn("ended", result)
         except TurnSuspended:
             return DispatchedTurn("suspended")
         finally:
-            if releases and session.released != submission.turn_id:
+            if session.released != submission.turn_id:
                 with contextlib.suppress(JournalError):  # it ends with this process at the latest
                     release_lease(self.host.store, self.host.runner, submission.session_id)
             self._keep(session)

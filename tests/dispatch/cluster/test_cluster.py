@@ -22,7 +22,6 @@ import pytest
 from hermes.agent.events import TurnResult
 from hermes.contract.events import TextDelta, TurnEvent
 from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
-from hermes.dispatch.cluster.membership import REAPER_LOCK, connection_name
 from hermes.dispatch.cluster.worker import EVICTED
 from hermes.errors import JournalUnavailable
 from hermes.journal.history.inspection import inspect_session
@@ -198,13 +197,10 @@ def test_a_killed_and_a_frozen_worker_are_replaced(cluster: Cluster) -> None:
     wait_until(lambda: effects.exists() and len(effects.read_text().split()) == 12, "the first two calls of every turn")
     killed = cluster.owner("s0")
     frozen = next(worker for worker in cluster.rig.workers if worker is not killed)
-    # As if it were frozen while it takes care of the dead.
-    with psycopg.connect(cluster.rig.url, autocommit=True, application_name=connection_name(frozen.id)) as connection:
-        connection.execute("SELECT pg_advisory_lock(%s)", (REAPER_LOCK,))
-        frozen.send(signal.SIGSTOP)
-        killed.kill()
-        cluster.model.gate.set()
-        assert [cluster.answer(turn) for turn in turns] == [f"Done with {session}" for session in sessions]
+    frozen.send(signal.SIGSTOP)
+    killed.kill()
+    cluster.model.gate.set()
+    assert [cluster.answer(turn) for turn in turns] == [f"Done with {session}" for session in sessions]
     # The commands of a turn run once: what was running is reported as unknown instead.
     done = effects.read_text().split()
     assert len(done) == len(set(done))

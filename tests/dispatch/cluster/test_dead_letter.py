@@ -48,6 +48,6 @@ def test_a_turn_that_ends_every_worker_is_given_up(postgres_url: str, tmp_path: 
             after = surface.submit(rig.request("and now?")).turn_id
             assert answer_of(surface.wait(after, timeout=HANG)) == "Answer to and now?"
             assert verify(inspect_session(rig.host().store, "s1")) == []
-            assert rig.query("SELECT count(*) FROM submissions WHERE is_dispatched = 1") == [(0,)]
+            assert rig.query("SELECT count(*) FROM submissions WHERE worker = ''") == [(0,)]
         finally:
             rig.close()

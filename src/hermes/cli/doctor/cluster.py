@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -23,13 +22,10 @@ def check_workers(installation: Installation) -> Iterator[CheckResult]:
         yield broken("serve", str(error), "change serve.commands")
     if not installation.has_shared_journal:
         return
-    if importlib.util.find_spec("dbos") is None:
-        detail = "the package dbos is not installed, so that no worker can run here"
-        yield warning("workers", detail, command="hermes install postgres")
     if not installation.has_current_journal():
         return
     from hermes.dispatch.choose import no_worker_text, runs_on_workers
-    from hermes.dispatch.cluster.membership import SILENT_SECONDS, count_waiting, list_workers, takes_turns
+    from hermes.journal.store.postgres.workers import SILENT_SECONDS, count_waiting, list_workers, takes_turns
 
     with closing(installation.store()) as store:
         workers, waiting = store.read(list_workers), store.read(count_waiting)

@@ -15,15 +15,14 @@ import msgspec
 from hermes.agent.events import Listener, ignore_events
 from hermes.contract.events import TurnEvent
 from hermes.dispatch.cluster.connections import ChannelListener, cluster_store
-from hermes.dispatch.cluster.handover import hand_over, has_engine, lock_session, notify, resume_now
 from hermes.dispatch.cluster.live import decode_event
 from hermes.dispatch.execution import Execution
 from hermes.dispatch.following import model_extra
 from hermes.dispatch.port import DispatchedTurn, TurnRequest, TurnTicket
 from hermes.errors import JournalError, SessionNotFound
 from hermes.host import Host
-from hermes.journal.bodies import to_json
-from hermes.journal.store.connection import JournalConnection, placeholders
+from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.postgres import turn_queue
 from hermes.journal.turns.lifecycle import Submission, accept_turn, cancel_queued
 
 log = logging.getLogger("hermes.cluster")
@@ -64,9 +63,8 @@ class ClusterDispatcher:
         #: The turns that the last look found settled. Their notification may be on its way, with their last events.
         self._found_settled: set[str] = set()
         self._changed = threading.Condition()
-        self._has_engine = False
         self._subscription = ChannelListener(
-            *(cluster_store(host), self._channel, self._receive), tick=self._look, seconds=_LOOK_SECONDS
+            cluster_store(host), self._channel, self._receive, tick=self._look, seconds=_LOOK_SECONDS
         )
 
     # -- the port -----------------------------------------------------------------------------------------------
@@ -80,17 +78,12 @@ class ClusterDispatcher:
             **({"listeners": [self._channel]} if is_live else {}),
         }
         submission = msgspec.structs.replace(submission, options=options)
-        limit = self._host.config.worker.max_running_of_principal
 
         def write(connection: JournalConnection) -> tuple[Submission, bool]:
-            lock_session(connection, session.id)
+            turn_queue.lock_session(connection, session.id)
             accepted, is_new, _ = accept_turn(connection, session, submission, message, self._execution.limits)
             if is_new:
-                query = "UPDATE submissions SET workspace = ? WHERE turn_id = ?"
-                connection.execute(query, (self._workspace, accepted.turn_id))
-                self._has_engine = self._has_engine or has_engine(connection)
-                if self._has_engine:  # else the first worker takes it
-                    hand_over(connection, session_id=session.id, max_of_principal=limit)
+                turn_queue.offer(connection, accepted.turn_id, self._workspace)
             return accepted, is_new
 
         if is_live:
@@ -124,9 +117,9 @@ class ClusterDispatcher:
                 self._follow(turn_id).listeners.append(listener)
 
         def write(connection: JournalConnection) -> None:
-            lock_session(connection, submission.session_id)
-            if resume_now(connection, turn_id) and listener is not ignore_events:
-                self._have_events_sent(connection, turn_id)
+            turn_queue.lock_session(connection, submission.session_id)
+            if turn_queue.resume(connection, turn_id) and listener is not ignore_events:
+                turn_queue.add_listener(connection, turn_id, self._channel)
 
         with self._changed:
             followed = self._followed.get(turn_id)
@@ -140,7 +133,7 @@ class ClusterDispatcher:
             return False
         if cancel_queued(self._host.store, turn_id, reason):
             self._settle(turn_id, DispatchedTurn("ended", self._execution.result(turn_id)))
-            self._hand_over_next(submission)
+            self._host.store.write(turn_queue.wake_workers)  # the next turn of its session may wait for them
             return True
         is_suspended = self._mark_cancelled(submission, reason)
         if is_suspended is None:
@@ -148,7 +141,7 @@ class ClusterDispatcher:
         if is_suspended:
             self._execution.abandon(submission, reason)
             self._settle(turn_id, DispatchedTurn("ended", self._execution.result(turn_id)))
-            self._hand_over_next(submission)
+            self._host.store.write(turn_queue.wake_workers)  # the next turn of its session may wait for them
         return True
 
     def wait(self, turn_id: str, *, timeout: float | None = None, listener: Listener | None = None) -> DispatchedTurn:
@@ -187,7 +180,7 @@ class ClusterDispatcher:
             is_new = bool(followed.listeners) and not was_live
             followed.is_live = was_live or is_new
         if is_new:
-            self._host.store.write(lambda connection: self._have_events_sent(connection, turn_id))
+            self._host.store.write(lambda connection: turn_queue.add_listener(connection, turn_id, self._channel))
         try:
             now = self._recorded(turn_id)  # it may have ended before it was followed
         except JournalError:
@@ -198,6 +191,8 @@ class ClusterDispatcher:
             self._settle(turn_id, now)
 
     def start(self) -> None:
+        # Turns that an earlier process of a surface accepted, to run them itself.
+        self._host.store.write(turn_queue.offer_left)
         self._subscription.start()
 
     @property
@@ -214,41 +209,10 @@ class ClusterDispatcher:
         """Have the worker of a turn stop it. True when it is suspended and no worker has it; None when it has ended."""
 
         def write(connection: JournalConnection) -> bool | None:
-            lock_session(connection, submission.session_id)
-            rows = connection.execute(
-                "UPDATE submissions SET cancel_reason = ? WHERE turn_id = ? AND turn_id IN "
-                "(SELECT id FROM turns WHERE state = 'running') RETURNING is_dispatched",
-                (reason, submission.turn_id),
-            ).fetchall()
-            if not rows:
-                return None
-            notify(connection, {"cancel": submission.turn_id, "reason": reason})
-            return not rows[0][0]
+            turn_queue.lock_session(connection, submission.session_id)
+            return turn_queue.mark_cancelled(connection, submission.turn_id, reason)
 
         return self._host.store.write(write)
-
-    def _have_events_sent(self, connection: JournalConnection, turn_id: str) -> None:
-        """Ask for the events of a turn that was submitted without a listener, or elsewhere."""
-        query = "SELECT options FROM submissions WHERE turn_id = ? FOR UPDATE"
-        row = connection.execute(query, (turn_id,)).fetchone()
-        if row is None:
-            return
-        options: dict[str, Any] = msgspec.json.decode(row[0])
-        listeners = dict.fromkeys([*options.get("listeners", []), self._channel])
-        # For a worker that takes the turn after this, and for one that has read these options already.
-        query = "UPDATE submissions SET options = ? WHERE turn_id = ?"
-        connection.execute(query, (to_json({**options, "listeners": list(listeners)}), turn_id))
-        notify(connection, {"follow": turn_id, "to": self._channel})
-
-    def _hand_over_next(self, submission: Submission) -> None:
-        limit = self._host.config.worker.max_running_of_principal
-
-        def write(connection: JournalConnection) -> None:
-            lock_session(connection, submission.session_id)
-            hand_over(connection, session_id=submission.session_id, max_of_principal=limit)
-
-        if self._has_engine:
-            self._host.store.write(write)
 
     def _follow(self, turn_id: str) -> _FollowedTurn:
         return self._followed.setdefault(turn_id, _FollowedTurn())
@@ -292,14 +256,8 @@ class ClusterDispatcher:
         if not waited:
             self._found_settled.clear()
             return
-        query = (
-            "SELECT t.id FROM turns t JOIN submissions u ON u.turn_id = t.id "
-            f"WHERE t.id IN ({placeholders(waited)}) AND (t.state NOT IN ('queued', 'running') "
-            "OR (t.state = 'running' AND u.is_dispatched = 0))"
-        )
         with contextlib.suppress(JournalError):  # it is looked for again
-            rows = self._host.store.read(lambda connection: connection.execute(query, tuple(waited)).fetchall())
-            settled = {turn_id for (turn_id,) in rows}
+            settled = self._host.store.read(lambda connection: turn_queue.settled(connection, waited))
             missed, self._found_settled = settled & self._found_settled, settled
             for turn_id in missed:
                 now = self._recorded(turn_id)
@@ -307,10 +265,9 @@ class ClusterDispatcher:
                     self._settle(turn_id, now)
 
     def _recorded(self, turn_id: str) -> DispatchedTurn:
-        query = "SELECT t.state, u.is_dispatched FROM turns t JOIN submissions u ON u.turn_id = t.id WHERE t.id = ?"
-        row = self._host.store.read(lambda connection: connection.execute(query, (turn_id,)).fetchone())
-        if row is None:
+        state = self._host.store.read(lambda connection: turn_queue.state_of(connection, turn_id))
+        if state is None:
             raise SessionNotFound(f"there is no submitted turn {turn_id!r}")
-        if row[0] not in ("queued", "running"):
-            return DispatchedTurn("ended", self._execution.result(turn_id))
-        return DispatchedTurn("suspended" if row[0] == "running" and not row[1] else row[0])
+        if state in ("queued", "running", "suspended"):
+            return DispatchedTurn(state)
+        return DispatchedTurn("ended", self._execution.result(turn_id))

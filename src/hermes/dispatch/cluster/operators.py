@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 
 from hermes.config.schema.sections import JournalConfig
-from hermes.dispatch.cluster.membership import WorkerRow, count_waiting, evict, list_workers, request_drain
 from hermes.journal.store.postgres.store import PostgresStore
+from hermes.journal.store.postgres.workers import WorkerRow, count_waiting, evict, list_workers, request_drain
 
 
 class Operators:

@@ -6,8 +6,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import Context
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -15,25 +15,24 @@ import msgspec
 from hermes.agent.events import Listener
 from hermes.contract.events import TurnEvent
 from hermes.dispatch.cluster.connections import ChannelListener, Publisher, cluster_store
-from hermes.dispatch.cluster.engine import Engine, EngineSettings
-from hermes.dispatch.cluster.handover import (
-    CONTROL,
-    hand_over,
-    has_turns,
-    lock_session,
-    queue_names,
-    resume_now,
-    take_back,
-)
-from hermes.dispatch.cluster.membership import Membership, connection_name, new_worker_row
+from hermes.dispatch.cluster.membership import Member, Membership
+from hermes.dispatch.cluster.taking import TurnTaking
 from hermes.dispatch.execution import Execution
-from hermes.dispatch.port import DispatchedTurn, TurnEntry
+from hermes.dispatch.port import CHILDREN, TURNS, DispatchedTurn, TurnEntry
 from hermes.errors import JournalError, LeaseLost, SessionBusy
 from hermes.host import Host
-from hermes.journal.leases import release
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.postgres.runner import PostgresRunner
-from hermes.journal.turns.lifecycle import Submission, find_submission
+from hermes.journal.store.postgres.turn_queue import (
+    CONTROL,
+    TakenTurn,
+    TakeSettings,
+    give_back,
+    lock_session,
+    suspend,
+    wake_workers,
+)
+from hermes.journal.turns.lifecycle import LOOP_VERSION, Submission, find_submission
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
@@ -44,12 +43,12 @@ log = logging.getLogger("hermes.cluster")
 
 #: Seconds between two tries to take up a turn whose session another process has, and how long its slot is held for it.
 _BUSY_PAUSE, _BUSY_SECONDS = 0.2, 3.0
-#: Seconds until a turn whose session is busy for longer is handed over again.
+#: Seconds until a turn whose session is busy for longer is taken again.
 _LATER_SECONDS = 5.0
+#: How long a worker that starts waits until it is notified of turns. It takes turns all the same.
+_LISTEN_SECONDS = 5.0
 #: The exit status of a worker that others have replaced.
 EVICTED = 75
-#: Only one process makes the tables of the engine.
-_SETUP_LOCK = 7_305_808_869_231_650
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
@@ -63,8 +62,8 @@ class WorkerSettings(msgspec.Struct, frozen=True):
 
 
 class _RunningTurn:
-    def __init__(self, turn_id: str) -> None:
-        self.turn_id = turn_id
+    def __init__(self, taken: TakenTurn) -> None:
+        self.turn_id, self.session_id, self.queue = taken
         self.interrupt = Interrupt()
         #: The channels that its end is sent to, and those that its events are sent to.
         self.followers: tuple[str, ...] = ()
@@ -92,27 +91,24 @@ class Worker:
         self._store = cluster_store(host)
         self._settings = settings
         self._execution = Execution(host, {} if entries is None else entries)
-        self._running: dict[str, _RunningTurn] = {}
+        #: In the order in which they were taken.
+        self._running: list[_RunningTurn] = []
         self._changed = threading.Condition()
         self.is_draining = threading.Event()
-        turns, children = queue_names(settings.workspace)
         self.id = host.runner.id
-        self._engine = Engine(
-            EngineSettings(
-                url=self._store.url,
-                executor_id=self.id,
-                application=connection_name(self.id),
-                slots={turns: settings.slots, children: settings.child_slots},
-                poll_seconds=settings.poll_seconds,
-            ),
-            self.run,
-            self._has_turns,
+        workspace, slots, child_slots = settings.workspace, settings.slots, settings.child_slots
+        self._taking = TurnTaking(
+            self._store,
+            TakeSettings(self.id, workspace, LOOP_VERSION, host.config.worker.max_running_of_principal),
+            {TURNS: slots, CHILDREN: child_slots},
+            self._start,
+            poll_seconds=settings.poll_seconds,
         )
         self._publisher = Publisher(self._store)
-        row = new_worker_row(self.id, settings.workspace, settings.slots, settings.child_slots)
-        self._membership = Membership(row, host.runner, self, self._engine, frozen_seconds=settings.frozen_seconds)
+        member = Member(self.id, workspace, slots, child_slots)
+        self._membership = Membership(member, self, frozen_seconds=settings.frozen_seconds)
         self._control = ChannelListener(
-            *(self._store, CONTROL, self._receive), connected=self._membership.join, tick=self._membership.tick
+            self._store, CONTROL, self._receive, connected=self._membership.join, tick=self._membership.tick
         )
 
     # -- life ---------------------------------------------------------------------------------------------------
@@ -123,26 +119,22 @@ class Worker:
         if isinstance(runner, PostgresRunner):
             runner.on_eviction = self.evicted
         runner.start()
-        with closing(self._store.connect()) as connection:
-            # Not with a lock that waits: the engine makes indexes, for which the server waits for every statement.
-            query = "SELECT 1 WHERE pg_try_advisory_lock(?)"
-            while connection.execute(query, (_SETUP_LOCK,)).fetchone() is None:
-                time.sleep(_BUSY_PAUSE)
-            self._engine.launch()
         self._publisher.start()
         self._control.start()
+        self._control.is_connected.wait(_LISTEN_SECONDS)  # no notification is missed from now on
+        self._taking.start()
 
     def stop(self, timeout: float) -> bool:
         """Take no more turns and leave when those that run have ended. False when some had not in that time.
 
         Others continue what is left.
         """
-        self._engine.stop_taking()
+        self.is_draining.set()
+        self._taking.close()
         with self._changed:
             is_done = self._changed.wait_for(lambda: not self._running, timeout)
         self._control.close()
         self._publisher.close()
-        self._engine.close()
         if is_done:
             self._host.store.write(self._membership.leave)
         return is_done
@@ -164,9 +156,9 @@ class Worker:
 
     # -- what the membership asks for ---------------------------------------------------------------------------
 
-    def running_workflows(self) -> set[str]:
+    def running_turns(self) -> set[str]:
         with self._changed:
-            return set(self._running)
+            return {turn.turn_id for turn in self._running}
 
     def evicted(self) -> None:
         log.error("this worker was removed by others, who continue its turns; it leaves at once")
@@ -176,49 +168,52 @@ class Worker:
     def drain(self) -> None:
         if not self.is_draining.is_set():
             log.info("asked to drain: no more turns are taken")
-            self._engine.stop_taking()
+            self._taking.stop()
             self.is_draining.set()
 
     def cancel(self, turn_id: str, reason: str) -> None:
         with self._changed:
-            for turn in self._running.values():
+            for turn in self._running:
                 if turn.turn_id == turn_id:
                     turn.interrupt.cancel(reason)
 
-    def hand_over_waiting(self, lost: Sequence[str]) -> None:
-        limit = self._host.config.worker.max_running_of_principal
-
-        def write(connection: JournalConnection) -> None:
-            for turn_id in lost:
-                take_back(connection, turn_id)
-                resume_now(connection, turn_id)
-            hand_over(connection, max_of_principal=limit)
-
-        try:
-            self._host.store.write(write)
-        except JournalError as error:
-            log.warning("waiting turns stay where they are: %s", error)
-
-    def _has_turns(self, queue: str, version: str) -> bool:
-        return self._store.read(lambda connection: has_turns(connection, queue, version))
-
     # -- turns --------------------------------------------------------------------------------------------------
 
-    def run(self, workflow: str, turn_id: str) -> str:
-        """Run one hand-over of a turn; returns its state, for the engine's record."""
-        turn = _RunningTurn(turn_id)
+    def _start(self, taken: TakenTurn) -> None:
+        """Begin to run a turn that this worker has taken."""
+        turn = _RunningTurn(taken)
         with self._changed:
-            self._running[workflow] = turn
+            self._running.append(turn)
+        # In a context of its own: what plugins keep in context variables stays with its turn.
+        self._host.workers.submit(lambda: Context().run(self._run_taken, turn))
+
+    def _run_taken(self, turn: _RunningTurn) -> None:
         try:
+            self._wait_for_earlier(turn)
             if self._metrics is None:
-                return self._run(turn)
-            with self._metrics.turn() as states:
-                states.append(self._run(turn))
-                return states[-1]
+                self._run(turn)
+            else:
+                with self._metrics.turn() as states:
+                    states.append(self._run(turn))
+        except LeaseLost as error:
+            log.warning("turn %s was left: %s", turn.turn_id, error)
+        except BaseException:  # a plugin may try to end the program
+            # Taking it up again counts in the journal: a turn that always fails like this ends as a dead letter.
+            log.exception("turn %s was cut off and is taken up again", turn.turn_id)
         finally:
             with self._changed:
-                self._running.pop(workflow, None)
+                self._running.remove(turn)
                 self._changed.notify_all()
+            self._taking.ended(turn.queue)
+
+    def _wait_for_earlier(self, turn: _RunningTurn) -> None:
+        """Wait for the end of the work of an earlier turn of the session here, whose end is recorded already."""
+
+        def is_first() -> bool:
+            return turn is next(one for one in self._running if one.session_id == turn.session_id)
+
+        with self._changed:
+            self._changed.wait_for(is_first)
 
     def _run(self, turn: _RunningTurn) -> str:
         submission = self._submission(turn.turn_id)
@@ -238,7 +233,8 @@ class Worker:
                 self._publisher.send(turn.followers, turn.turn_id, None, "suspended")
                 return "suspended"
             # The answer was faster than the turn.
-        self._next(submission)
+        if self.is_draining.is_set():
+            self._write(wake_workers)  # the next turn of its session is for them
         self._publisher.send(turn.followers, turn.turn_id, None, "ended")
         return "ended"
 
@@ -255,7 +251,7 @@ class Worker:
         give_up = time.monotonic() + _BUSY_SECONDS
         while True:
             try:
-                return self._execution.run(submission, self._listener(turn), turn.interrupt, releases=False)
+                return self._execution.run(submission, self._listener(turn), turn.interrupt)
             except SessionBusy as error:
                 if time.monotonic() > give_up:
                     log.info("turn %s waits: %s", turn.turn_id, error)
@@ -290,30 +286,14 @@ class Worker:
             lock_session(connection, submission.session_id)
             if not self._execution.waits_for_answer(connection, submission):
                 return False
-            take_back(connection, submission.turn_id)
-            release(connection, self._host.runner, submission.session_id)
+            suspend(connection, submission.turn_id, self.id)
             return True
 
         return self._write(write)
 
     def _postpone(self, submission: Submission) -> None:
-        def write(connection: JournalConnection) -> None:
-            take_back(connection, submission.turn_id, seconds=_LATER_SECONDS)
-            release(connection, self._host.runner, submission.session_id)
-
-        self._write(write)
-
-    def _next(self, submission: Submission) -> None:
-        """Hand over what waited for the turn that has ended."""
-        limit = self._host.config.worker.max_running_of_principal
-
-        def write(connection: JournalConnection) -> None:
-            lock_session(connection, submission.session_id)
-            take_back(connection, submission.turn_id)
-            release(connection, self._host.runner, submission.session_id)
-            hand_over(connection, session_id=submission.session_id, max_of_principal=limit)
-
-        self._write(write)
+        turn_id = submission.turn_id
+        self._write(lambda connection: give_back(connection, turn_id, self.id, seconds=_LATER_SECONDS))
 
     def _write(self, work: Callable[[JournalConnection], T]) -> T:
         while True:
@@ -331,8 +311,8 @@ class Worker:
             self.cancel(message["cancel"], message.get("reason", ""))
         elif "follow" in message:
             with self._changed:
-                for turn in self._running.values():
+                for turn in self._running:
                     if turn.turn_id == message["follow"]:
                         turn.add_listeners((message["to"],))
-        elif "queue" in message:
-            self._engine.wake(message["queue"])
+        elif "wake" in message:
+            self._taking.wake()

@@ -435,4 +435,12 @@ MIGRATIONS: tuple[str, ...] = (
     -- How many processes died while they ran it.
     ALTER TABLE schedule_runs ADD COLUMN crashes INTEGER NOT NULL DEFAULT 0;
     """,
+    """
+    -- Workers take turns from this table themselves.
+    ALTER TABLE submissions ADD COLUMN worker TEXT;     -- that has the turn; '' while it waits for one, else NULL
+    UPDATE submissions SET worker = '' WHERE is_dispatched = 1 OR (options LIKE '%"follower":%'
+        AND turn_id IN (SELECT id FROM turns WHERE state = 'queued' AND state IN ('queued', 'running')));
+    ALTER TABLE submissions DROP COLUMN is_dispatched;
+    CREATE INDEX submissions_waiting ON submissions (workspace, queue) WHERE worker = '';
+    """,
 )

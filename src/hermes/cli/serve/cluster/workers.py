@@ -19,8 +19,8 @@ from hermes.config import load_config
 from hermes.errors import HermesError, did_you_mean
 
 if TYPE_CHECKING:
-    from hermes.dispatch.cluster.membership import WorkerRow
     from hermes.dispatch.cluster.operators import Operators
+    from hermes.journal.store.postgres.workers import WorkerRow
 
 
 _NO_WORKER = "no worker runs; start one with: hermes worker"

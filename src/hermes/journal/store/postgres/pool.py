@@ -51,6 +51,11 @@ def connect(url: str, schema: str, name: str, *, seconds: int = CONNECT_SECONDS)
     return connection
 
 
+def connection_name(process_id: str) -> str:
+    """The name of all connections of a process in the server's list."""
+    return f"hermes:{process_id}"
+
+
 def quoted(name: str) -> str:
     """A name as SQL reads it, whatever its characters."""
     return '"' + name.replace('"', '""').replace("\0", "") + '"'

@@ -21,6 +21,7 @@ from hermes.errors import JournalError
 from hermes.journal.runner import Runner
 from hermes.journal.store.connection import Cursor
 from hermes.journal.store.postgres.errors import explain, is_connection_lost
+from hermes.journal.store.postgres.pool import connection_name
 
 if TYPE_CHECKING:
     from hermes.journal.store.postgres.dialect import PostgresConnection
@@ -35,24 +36,39 @@ SERVER_START_SECONDS = 5
 #: How long a process waits for its own lock, which a connection that broke may hold a moment longer.
 _LOCK_SECONDS = 5.0
 _NOW = "extract(epoch FROM clock_timestamp())::double precision"
-#: The lock of a runner, as one number: the schema is part of it, so that journals in one database are apart.
-_KEY = "hashtextextended(current_schema() || ':' || CAST(? AS text), 0)"
-_LOCKED = f"""
-    EXISTS (SELECT 1 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
-        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-        AND (l.classid::bigint << 32) | l.objid::bigint = {_KEY})
-"""
-_ALIVE = (
-    f"SELECT {_LOCKED} OR (EXISTS (SELECT 1 FROM runners WHERE id = ?) "
-    f"AND clock_timestamp() - pg_postmaster_start_time() < make_interval(secs => {SERVER_START_SECONDS}))"
-)
+
+
+def _lock_number(runner: str) -> str:
+    """SQL for the lock of a runner. The schema is part of it, so that journals in one database are apart."""
+    return f"hashtextextended(current_schema() || ':' || {runner}, 0)"
+
+
+def _locked(runner: str) -> str:
+    """SQL for whether a runner holds its lock."""
+    return f"""
+        EXISTS (SELECT 1 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND (l.classid::bigint << 32) | l.objid::bigint = {_lock_number(runner)})
+    """
+
+
+def alive(runner: str) -> str:
+    """SQL for whether a runner holds its lock, or has had no time to take it again after a start of the server.
+
+    ``runner`` is SQL for its id.
+    """
+    return (
+        f"({_locked(runner)} OR (EXISTS (SELECT 1 FROM runners a WHERE a.id = {runner}) "
+        f"AND clock_timestamp() - pg_postmaster_start_time() < make_interval(secs => {SERVER_START_SECONDS})))"
+    )
+
+
+_ALIVE = f"SELECT {alive('w.id')} FROM (SELECT CAST(? AS text) AS id) w"
+_LOCK = f"SELECT pg_try_advisory_lock({_lock_number('CAST(? AS text)')})"
 _NOTE = f"INSERT INTO runners (id, host, pid, started_at, beat_at) VALUES (?, ?, ?, {_NOW}, {_NOW})"
 _BEAT = f"UPDATE runners SET beat_at = {_NOW} WHERE id = ?"
 #: Rows of runners that died long ago, and left them behind.
-_SWEEP = (
-    f"DELETE FROM runners r WHERE beat_at < {_NOW} - 3600 "
-    f"AND NOT {_LOCKED.replace('CAST(? AS text)', 'r.id')} AND id <> ?"
-)
+_SWEEP = f"DELETE FROM runners r WHERE beat_at < {_NOW} - 3600 AND NOT {_locked('r.id')} AND id <> ?"
 
 
 class PostgresRunner(Runner):
@@ -92,7 +108,7 @@ class PostgresRunner(Runner):
 
     def is_alive(self, runner_id: str) -> bool:
         """Whether that runner holds its lock, or has had no time to take it again after a start of the server."""
-        return runner_id == self.id or bool(self._ask(_ALIVE, (runner_id, runner_id))[0])
+        return runner_id == self.id or bool(self._ask(_ALIVE, (runner_id,))[0])
 
     def describe(self, runner_id: str) -> str:
         """A living runner as text."""
@@ -121,15 +137,14 @@ class PostgresRunner(Runner):
 
     def _connection(self) -> PostgresConnection:
         if self._own is None or self._own.is_closed:
-            self._own = self._store.connect(f"hermes:{self.id}")
+            self._own = self._store.connect(connection_name(self.id))
             if self._is_started:
                 self._lock(self._own)
         return self._own
 
     def _lock(self, connection: PostgresConnection) -> None:
         give_up = time.monotonic() + _LOCK_SECONDS
-        query = f"SELECT pg_try_advisory_lock({_KEY})"
-        while not connection.execute(query, (self.id,)).fetchall()[0][0]:
+        while not connection.execute(_LOCK, (self.id,)).fetchall()[0][0]:
             if time.monotonic() > give_up:
                 connection.close()
                 raise JournalError(f"another process has the name {self.id} of this one")

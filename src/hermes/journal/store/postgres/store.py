@@ -24,7 +24,7 @@ from hermes.journal.store.postgres import schema
 from hermes.journal.store.postgres.dialect import PostgresConnection
 from hermes.journal.store.postgres.errors import CONFLICTS, explain, is_connection_lost, location_of
 from hermes.journal.store.postgres.pipeline import PipelinedConnection
-from hermes.journal.store.postgres.pool import PostgresPool, connect
+from hermes.journal.store.postgres.pool import PostgresPool, connect, connection_name
 
 if TYPE_CHECKING:
     from hermes.journal.store.postgres.runner import PostgresRunner
@@ -83,7 +83,7 @@ class PostgresStore(Store):
         return connect(self.url, self.schema, name or self._name(), seconds=seconds)
 
     def _name(self) -> str:
-        return f"hermes:{self.process_id}"
+        return connection_name(self.process_id)
 
     def _open(self) -> PipelinedConnection:
         self._prepare()
