@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, ParamSpec, TypeVar, cast, get_args, get_origin, get_type_hints, overload
+from typing import Annotated, Any, ParamSpec, TypeVar, Unpack, cast, get_args, get_origin, get_type_hints, overload
 
 import msgspec
 
@@ -15,6 +15,7 @@ from hermes.api.schemas import USABLE, convert, inlined, schema_hook, to_json, t
 from hermes.journal.bodies import prepare_struct
 from hermes.plugins.tool_handler import TOOL_NAME
 from hermes.scope import Interrupt
+from hermes.tools.declarations.declaration import Declaration, DeclaredKeywords, declaration_from
 from hermes.tools.registry import Args, Effect, Tool, ToolContext
 from hermes.tools.results import tool_error
 
@@ -43,6 +44,7 @@ class ToolOptions:
     effect: Effect = "unsafe"
     parallel: bool = False
     untrusted: bool = False
+    declares: Declaration | None = None
 
 
 @overload
@@ -58,6 +60,7 @@ def tool(
     effect: Effect = "unsafe",
     parallel: bool = False,
     untrusted: bool = False,
+    **declares: Unpack[DeclaredKeywords],
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
@@ -71,17 +74,20 @@ def tool(
     effect: Effect = "unsafe",
     parallel: bool = False,
     untrusted: bool = False,
+    **declares: Unpack[DeclaredKeywords],
 ) -> Any:
     """Set how a function is offered to the model. The function itself stays as it is.
 
     A plain function in ``Agent(tools=[...])`` works without the decorator. ``effect`` says what may happen when a call
     is cut off by a crash: ``pure`` and ``idempotent`` tools run again, ``unsafe`` ones (the default) never do, and the
     model learns that the outcome is unknown. ``parallel`` lets several calls of one reply run at the same time.
-    ``untrusted`` marks results as text of strangers, such as a web page, for the model.
+    ``untrusted`` marks results as text of strangers, such as a web page, for the model. ``reads``, ``writes``,
+    ``runs``, ``workdir`` and ``sends`` name the parameters that are paths, code and addresses, so that calls are judged
+    by them; ``kind``, ``subject`` and ``detail`` say how calls are shown.
     """
     if effect not in _EFFECTS:
         raise ValueError(f"tool: found the effect {effect!r}; allowed: {', '.join(_EFFECTS)}")
-    options = ToolOptions(name, description, toolset, effect, parallel, untrusted)
+    options = ToolOptions(name, description, toolset, effect, parallel, untrusted, declaration_from(declares))
 
     def mark(marked: Callable[..., Any]) -> Callable[..., Any]:
         setattr(marked, _OPTIONS, options)
@@ -107,6 +113,7 @@ def function_tool(function: Callable[..., Any]) -> Tool:
         parameters=_schema(arguments, described, name),
         run=_runner(function, name, arguments.struct, interrupts),
         effect=options.effect,
+        declares=options.declares,
         parallel=options.parallel,
         untrusted=options.untrusted,
     )

@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from hermes.contract.commands import OWN_PREFIX, YIELDING_COMMANDS
 from hermes.contract.events import Event
@@ -25,6 +25,7 @@ from hermes.plugins.offers import ProviderRegistrations
 from hermes.plugins.registry import AuxiliaryTaskEntry, CliCommand, Command, LoadedPlugin, Skill
 from hermes.plugins.services import PluginHost
 from hermes.plugins.tool_handler import availability, check_name, read_schema, runner
+from hermes.tools.declarations.declaration import DeclaredKeywords, declaration_from
 from hermes.tools.registry import Effect, Tool
 
 if TYPE_CHECKING:
@@ -135,13 +136,16 @@ class PluginContext(ProviderRegistrations):
         effect: Effect = "unsafe",
         parallel: bool = False,
         untrusted: bool = False,
+        **declares: Unpack[DeclaredKeywords],
     ) -> None:
         """Offer a tool: ``handler(args, **keywords)`` returns a JSON string, or a coroutine of one.
 
         A name that is taken is refused, unless ``override`` is set and the plugin's ``allow_tool_override`` is true.
         ``is_async`` is accepted and not needed. ``effect`` and ``parallel`` say when a call may run again after a
         crash and next to others. ``untrusted`` marks every result as untrusted text, such as a web page: the model
-        sees it between ``<untrusted ID>`` and ``</untrusted ID>``.
+        sees it between ``<untrusted ID>`` and ``</untrusted ID>``. ``reads``, ``writes``, ``runs``, ``workdir`` and
+        ``sends`` name the arguments that are paths, code and addresses, for the gate; ``kind``, ``subject`` and
+        ``detail`` say how calls are shown.
         """
         self._check_open()
         key = self.manifest.key
@@ -157,6 +161,7 @@ class PluginContext(ProviderRegistrations):
             parameters=parameters,
             run=runner(name, key, handler, self._host.hooks.loop),
             effect=effect,
+            declares=declaration_from(declares),
             parallel=parallel,
             available=availability(name, key, check_fn, requires_env, self._host.hooks.runner),
             emoji=emoji,

@@ -311,7 +311,7 @@ class ToolBatch:
     def _make_slot(self, index: int, request: ToolRequest, offered: frozenset[str]) -> _Slot:
         from hermes.agent.pipelines.tool_call import ToolCall, tool_context
 
-        if request.name == "tool_call":
+        if self._runtime.tools.declaration(request.name).forwards:
             from hermes.agent.tools.tool_search import unwrapped  # few sessions have so many tools
 
             request = unwrapped(request, offered)

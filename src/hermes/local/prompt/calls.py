@@ -21,8 +21,9 @@ class CandidateCall(NamedTuple):
     value: str
 
 
-_READ_TOOL, _RUN_TOOL = "read_file", "terminal"
 #: The tools that the model is shown, with the one argument of each.
+_READ_TOOL = "read_file"
+_RUN_TOOL = "terminal"
 ARGUMENTS = {name: DECLARED[name].shown.subject[0] for name in (_READ_TOOL, _RUN_TOOL)}
 
 #: Commands that only look, and what a message says that asks for such a look.

@@ -89,7 +89,7 @@ DECLARED: dict[str, Declaration] = {
     "web_fetch": Declaration(sends=("url",), shown=Shown(skill=_WEB)),
     "tool_search": Declaration(),
     "tool_describe": Declaration(),
-    "tool_call": Declaration(),
+    "tool_call": Declaration(forwards=True),
     "a2a_discover": _PEER,
     "a2a_send": _PEER,
     "a2a_answer": _PEER,

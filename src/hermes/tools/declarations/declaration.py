@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypedDict, cast
 
 import msgspec
 
@@ -71,6 +71,8 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     #: It opens files with ``ToolContext.open`` alone, and starts processes with ``ToolContext.confinements``. The gate
     #: refuses protected files to the others itself.
     is_guarded: bool = False
+    #: A call of it names another tool, which is called in its place.
+    forwards: bool = False
     #: Callers that do not get it.
     kept_from: tuple[Caller, ...] = ()
     shown: Shown = Shown()
@@ -146,6 +148,35 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
                 yield text
             elif not _URL.match(text):
                 yield text.removeprefix("file://")
+
+
+class DeclaredKeywords(TypedDict, total=False):
+    """What the author of a tool may declare, as keywords of ``ctx.register_tool`` and ``@tool``."""
+
+    reads: Sequence[str]
+    writes: Sequence[str]
+    runs: Mapping[str, Code]
+    workdir: str
+    sends: Sequence[str]
+    kind: Kind
+    subject: Sequence[str]
+    detail: Detail
+
+
+_SHOWN = ("kind", "subject", "detail")
+
+
+def declaration_from(keywords: DeclaredKeywords) -> Declaration | None:
+    """The declaration that these keywords make; None without any. Raises TypeError for what cannot be declared."""
+    given = dict[str, Any](keywords)
+    unknown = given.keys() - DeclaredKeywords.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"a tool does not take {', '.join(sorted(unknown))}")
+    shown = {name: given.pop(name) for name in _SHOWN if name in given}
+    try:
+        return msgspec.convert({**given, "shown": shown}, Declaration) if keywords else None
+    except msgspec.ValidationError as error:
+        raise TypeError(f"a tool cannot declare that: {error}") from None
 
 
 #: What is known of a tool without a declaration.
