@@ -61,10 +61,8 @@ def settings_in_effect() -> str:
 
 def settings_not_in_effect() -> str:
     """One table of everything that is accepted and checked, and that nothing reads."""
-    everything = (setting for section in _sections(Section("", Config, Config())) for setting in _settings(section))
-    rows = [
-        (code(one.key), one.allowed, one.default, one.meaning) for one in everything if one.key not in keys_in_effect()
-    ]
+    unread = (one for one in _every_setting() if one.key not in keys_in_effect())
+    rows = [(code(one.key), one.allowed, one.default, one.meaning) for one in unread]
     return table(_HEADINGS, rows)
 
 
@@ -155,9 +153,17 @@ def _comments(kind: type[msgspec.Struct]) -> Mapping[str, str]:
 # -- what is in effect ----------------------------------------------------------------------------------------------
 
 
+def _every_setting() -> Iterator[Setting]:
+    return (setting for section in _sections(Section("", Config, Config())) for setting in _settings(section))
+
+
+def every_key() -> frozenset[str]:
+    """Every setting by its key."""
+    return frozenset(one.key for one in _every_setting())
+
+
 @cache
 def keys_in_effect() -> frozenset[str]:
     """The settings that the runtime reads, by the record of a run that uses them."""
     read = recorded_reads()
-    everything = (setting for section in _sections(Section("", Config, Config())) for setting in _settings(section))
-    return frozenset(one.key for one in everything if f"{one.section.kind.__name__}.{one.name}" in read)
+    return frozenset(one.key for one in _every_setting() if f"{one.section.kind.__name__}.{one.name}" in read)

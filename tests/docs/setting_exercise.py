@@ -28,6 +28,7 @@ _TESTS = [
     "tests/gateway/api/test_api_input.py::test_pages_of_named_origins_may_call_with_a_key",
     "tests/cli/serve/test_api_command.py",
     "tests/gateway/test_gateway_access.py",
+    "tests/gateway/test_gateway_attachments.py",
     "tests/gateway/test_gateway_messages.py",
     "tests/gateway/test_gateway_platforms.py",
     "tests/gateway/test_gateway_schedules.py",

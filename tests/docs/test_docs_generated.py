@@ -13,7 +13,7 @@ from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 
 from . import contract_pages
-from .config_tables import keys_in_effect
+from .config_tables import every_key, keys_in_effect
 from .contract_pages import page_of
 from .contract_tables import hooks_that_fire
 from .generated import MAKERS, rewrite, up_to_date
@@ -67,6 +67,11 @@ def test_settings_in_effect_are_those_that_a_run_reads() -> None:
         "compression.threshold",
     } <= seen
     assert seen.isdisjoint(("security.redact_secrets", "terminal.backend"))
+
+
+def test_what_has_no_effect_is_accepted_for_files_of_hermes_agent() -> None:
+    """A setting that nothing reads is taken out, or stands here because files have it that were written for another."""
+    assert every_key() - keys_in_effect() == {"terminal.backend", "security.redact_secrets"}
 
 
 @pytest.mark.slow
