@@ -114,9 +114,9 @@ def host(home: Path, workdir: Path) -> Generator[Host]:
 @pytest.mark.parametrize(
     ("message", "functions", "calls"),
     [
-        pytest.param("SAY warm", 335, 568, id="say"),
-        pytest.param('CALL read_file {"path": "note.txt"}', 461, 1080, id="read"),
-        pytest.param('CALL terminal {"command": "cat note.txt"}', 542, 1300, id="command"),
+        pytest.param("SAY warm", 330, 537, id="say"),
+        pytest.param('CALL read_file {"path": "note.txt"}', 453, 1034, id="read"),
+        pytest.param('CALL terminal {"command": "cat note.txt"}', 532, 1243, id="command"),
     ],
 )
 def test_a_warm_message_stays_within_its_budget(

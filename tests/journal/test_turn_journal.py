@@ -79,7 +79,6 @@ def test_a_step_that_is_made_later_keeps_its_place_and_its_time(store: Store, ru
     assert "model:1" not in turn.steps  # nothing was made yet
     turn.step("tool:1.0", "done", "pure", {"result": "two"})
     turn.step_later("tool:1.1", "pure", lambda: ({"result": "three"}, {}))
-    assert turn.recorded("tool:1.1") == Step("done", {"result": "three"})
     turn.step_later("tool:1.2", "pure", lambda: ({"result": "four"}, {}))
     turn.commit()
     events = Sessions(store).events("s1")[1:]

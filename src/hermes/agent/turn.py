@@ -484,8 +484,9 @@ class Turn:
         stopped = Interrupt()
         stopped.cancel(reason)
         scope = replace(self._scope, interrupt=stopped)
+        self._journal.commit()  # with it, what was to be made later is among the steps
         step = 1
-        while (recorded := self._journal.recorded(f"model:{step}")) is not None:
+        while (recorded := self._journal.steps.get(f"model:{step}")) is not None:
             answered = msgspec.convert(recorded.body, Answered, from_attributes=True)
             calls, is_conclusion = answered.reply.tool_calls, self._is_conclusion(step)
             if calls and not is_conclusion:

@@ -67,7 +67,7 @@ class Redactor:
         if text in harmless.texts:
             return text
         found = _find(text)
-        known = registered.find(text)
+        known = self.find_known(text)
         if found or known:
             return _mask(text, found, known)
         harmless.add(text)
@@ -86,7 +86,7 @@ class Redactor:
 
     def mask_known(self, text: str) -> str:
         """The text without registered secrets; what only looks like a secret stays."""
-        known = self._known(text)
+        known = self.find_known(text)
         return _mask(text, [], known) if known else text
 
     def mask_data(self, value: Any) -> Any:
@@ -102,11 +102,18 @@ class Redactor:
             text = msgspec.json.encode(value).decode()
         except (TypeError, ValueError, RecursionError):
             return value  # the record of it fails, or repairs it, by itself
-        return self.masked_copy(text) if self.holds_known(text) else value
+        return self.masked_copy(text) if self.find_known(text) else value
 
-    def holds_known(self, text: str) -> bool:
-        """Whether a registered secret is in the text, or inside a string of it when it is JSON."""
-        return bool(self._registered.find(text))
+    def find_known(self, text: str) -> list[KnownSpan]:
+        """The registered secrets in the text, or inside the strings of it when it is JSON."""
+        registered = self._registered
+        if text in registered.searched.texts:
+            return []
+        index = registered.index()
+        found = index.find(text) if index is not None else []
+        if not found:
+            registered.searched.add(text)
+        return found
 
     def masked_copy(self, text: str) -> Any:
         """The data of a JSON text without registered secrets."""
@@ -135,7 +142,7 @@ class Redactor:
 
     def suspects(self, text: str) -> bool:
         """Whether ``redact`` would change the text, or a string inside it when the text is JSON."""
-        return bool(_find(text) or self._known(text))
+        return bool(_find(text) or self.find_known(text))
 
     def holds_secret(self, value: str, *, shortest_part: int = 8) -> bool:
         """Whether the value is a registered secret, or has one of at least ``shortest_part`` characters in it."""
@@ -145,7 +152,7 @@ class Redactor:
     def start_of_secret_at(self, text: str, position: int) -> int:
         """The start of the secret that a cut at this position would divide; else the position itself."""
         lowest = max(position - _FARTHEST, 0)
-        for span in self._known(text[lowest : position + _FARTHEST]):
+        for span in self.find_known(text[lowest : position + _FARTHEST]):
             if lowest + span.start < position < lowest + span.stop:
                 return lowest + span.start
         start = max(max(text.rfind(blank, lowest, position) for blank in " \n\t") - 60, lowest)
@@ -156,14 +163,11 @@ class Redactor:
                 return start + begin
         return position
 
-    def _known(self, text: str) -> list[KnownSpan]:
-        return self._registered.find(text)
-
 
 class _Registered:
     """The secrets of one moment and what was found out about them; a further secret makes another one. Thread-safe."""
 
-    __slots__ = ("_index", "_searched", "harmless", "names")
+    __slots__ = ("_index", "harmless", "names", "searched")
 
     def __init__(self, names: dict[str, str]) -> None:
         #: The name of each value.
@@ -171,17 +175,7 @@ class _Registered:
         self._index: KnownSecrets | None = None
         #: Texts without registered secrets, and those that ``redact`` leaves as they are: the same words, tools and
         #: settings are recorded many times.
-        self._searched, self.harmless = _Searched(), _Searched()
-
-    def find(self, text: str) -> list[KnownSpan]:
-        searched = self._searched
-        if text in searched.texts:
-            return []
-        index = self.index()
-        found = index.find(text) if index is not None else []
-        if not found:
-            searched.add(text)
-        return found
+        self.searched, self.harmless = _Searched(), _Searched()
 
     def index(self) -> KnownSecrets | None:
         """The search for the secrets, made when it is first needed; None when there are none."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -82,7 +81,7 @@ class RequestBuilder:
     def fitting(self, step: int, place: MessagePlace, tools: list[ToolDefinition]) -> list[Message]:
         """The messages of that request, compacted before it when the window is getting full."""
         request = self.build(place)
-        key = next(_keys(step))
+        key = f"compact:{step}"
         if key in self._journal.steps:
             return request
         tokens = self._window.tokens(request, tools)
@@ -187,10 +186,9 @@ def tokens_left(tokens: int, before: list[Message], after: list[Message]) -> int
     return max(tokens - estimate(before) + estimate(after), estimate(after))
 
 
-def _keys(step: int) -> Iterator[str]:
+def _keys(step: int) -> list[str]:
     """The steps of the compactions before a model step: when the window fills, then after each refusal."""
-    yield f"compact:{step}"
-    yield from (f"compact:{step}.{number}" for number in range(1, MAX_RETRIES + 1))
+    return [f"compact:{step}", *(f"compact:{step}.{number}" for number in range(1, MAX_RETRIES + 1))]
 
 
 def _with_context(message: Message, context: str) -> Message:

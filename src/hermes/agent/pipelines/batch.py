@@ -161,7 +161,7 @@ class ToolBatch:
         """Write-ahead claim: record that these calls are about to run, so that a crash never runs them twice.
 
         The reply that asked for them is in the same transaction. This is the one sync that a step waits for. A tool
-        that claims itself waits for it once it has started what it needs. The log can wait until the calls do.
+        that claims itself waits for it once it has started what it needs.
         """
         if is_alone and slots and slots[0].call.claims_itself:
             slots[0].call.context.commit_claim = lambda: self._claim_alone(slots[0])
@@ -171,7 +171,7 @@ class ToolBatch:
     def _commit_claims(self, slots: list[_Slot]) -> None:
         for slot in slots:
             self._journal.step(slot.key, "claimed", "unsafe", slot.call.claim())
-        self._journal.commit(log=False)
+        self._journal.commit()
 
     def _claim_alone(self, slot: _Slot) -> None:
         try:
@@ -239,7 +239,7 @@ class ToolBatch:
                 self._journal.step_later(slot.key, effect, lambda: (slot.call.record(outcome), NO_FIELDS))
             slot.outcome = outcome
         if slot.unsafe and not self._may_write_later(slot):
-            self._journal.commit_soon(sync=False)  # the next request or claim follows, which brings it to the disk
+            self._journal.commit_soon()
         self._finish(slot, outcome)
 
     def _may_write_later(self, slot: _Slot) -> bool:

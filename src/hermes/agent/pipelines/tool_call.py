@@ -117,8 +117,6 @@ class ToolCall(msgspec.Struct):
     #: Why changed arguments may not run; what the middleware makes of that is still no run.
     _refused: ToolOutcome | None = None
     _ran_with: Args | None = None
-    #: The last text that was masked, as it was and as it is shown.
-    _masked_text: tuple[str, str] | None = None
 
     # -- prepare ------------------------------------------------------------------------------------------------
 
@@ -378,7 +376,7 @@ class ToolCall(msgspec.Struct):
             "id": self.request.id,
             "name": self.request.name,
             "args": redactor.mask_data(outcome.args),
-            "result": self._masked(outcome.result),
+            "result": redactor.mask_known(outcome.result),
             "status": outcome.status,
             "error_type": outcome.error_type,
             "error_message": outcome.error_message and redactor.mask_known(outcome.error_message),
@@ -468,13 +466,7 @@ class ToolCall(msgspec.Struct):
                     changed = first_text(transform(ended))
                     if changed is not None and changed.value != text:
                         text, self.result_changed_by = changed.value, changed.plugin
-        return _bounded(self._masked(text))
-
-    def _masked(self, text: str) -> str:
-        """The text without secrets, for the record and for the model. Most results are both: one search is enough."""
-        if self._masked_text is None or self._masked_text[0] is not text:
-            self._masked_text = text, self.runtime.redactor.mask_known(text)
-        return self._masked_text[1]
+        return _bounded(self.runtime.redactor.mask_known(text))
 
     # -- events -------------------------------------------------------------------------------------------------
 

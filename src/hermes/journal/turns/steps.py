@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -88,38 +87,33 @@ def is_aside(key: str) -> bool:
     return key.startswith((SIDE_KEY, PLUGIN_KEY))
 
 
-class _Pending:
-    """The rows of the next commit, already encoded: later changes to a recorded value do not change the record."""
+class _LateStep(NamedTuple):
+    """A finished step whose body is made with the commit that writes it."""
 
-    __slots__ = ("events", "lines", "messages", "others")
+    key: str
+    effect: str
+    make: Callable[[], tuple[object, Fields]]
+    at: float
 
-    def __init__(self) -> None:
-        self.events: list[NewEvent] = []
-        #: (step, position, role, body, whether it replaces another)
-        self.messages: list[tuple[int, int, str, str, bool]] = []
-        self.others: list[Callable[[JournalConnection], object]] = []
-        #: Lines for the log, once the rows are written.
-        self.lines: list[tuple[logging.Logger, str, tuple[object, ...]]] = []
 
-    def __bool__(self) -> bool:
-        return bool(self.events or self.messages or self.others)
+class _Pending(msgspec.Struct):
+    """The rows of the next commit, in the order in which they were recorded.
 
-    @property
-    def is_free_to_repeat(self) -> bool:
-        """Whether a power failure that loses the rows costs nothing: no effect, no answer and no words are in them."""
-        return not (self.others or self.messages) and all(event.effect in (None, "pure") for event in self.events)
+    All but late steps are encoded already: later changes to a recorded value do not change the record.
+    """
+
+    events: list[NewEvent | _LateStep] = []
+    #: (step, position, role, body, whether it replaces another)
+    messages: list[tuple[int, int, str, str, bool]] = []
+    others: list[Callable[[JournalConnection], object]] = []
+    #: Lines for the log, once the rows are written.
+    lines: list[tuple[logging.Logger, str, tuple[object, ...]]] = []
 
     def extend(self, later: _Pending) -> None:
         self.events += later.events
         self.messages += later.messages
         self.others += later.others
         self.lines += later.lines
-
-    def log(self) -> None:
-        for logger, text, values in self.lines:
-            if logger.isEnabledFor(logging.INFO):
-                # Not ``logger.info``, which looks up who has called it: that would be this line.
-                logger.handle(logger.makeRecord(logger.name, logging.INFO, __file__, 0, text, values, None))
 
 
 class TurnJournal:
@@ -153,9 +147,6 @@ class TurnJournal:
         self._store = store
         self._pending = _Pending()
         self._pending_lock = threading.Lock()
-        #: Steps whose bodies are yet to be made: key, effect, what makes the body, and when they were recorded.
-        self._late_steps: list[tuple[str, str, Callable[[], tuple[object, Fields]], float]] = []
-        self._late_lock = threading.Lock()
         self._commit_lock = threading.Lock()
         #: Whether the last commit was made is not known, so that this process records nothing more of the turn.
         self._unknown: CommitUnknown | None = None
@@ -170,50 +161,23 @@ class TurnJournal:
 
     def event(self, kind: str, key: str, body: object, shared: Fields = NO_FIELDS) -> None:
         """Append an event. ``shared`` are further fields, stored once for all events in which they are the same."""
-        self._make_late_steps()
         texts = {name: to_json(value) for name, value in shared.items()}
-        self._add_event(kind, key, None, self._masked(body)[1], texts, self._store.clock())
+        self._add_event(NewEvent(kind, key, None, self._masked(body)[1], self._store.clock(), texts))
 
     def step(self, key: str, state: StepState, effect: str, body: object, shared: Fields = NO_FIELDS) -> None:
         """Record a step, which a replay finds by its key. ``shared`` are further fields, as for an event."""
-        self._make_late_steps()
-        self._record_step(key, state, effect, body, shared, self._store.clock())
+        self._add_event(self._encoded_step(key, state, effect, body, shared, self._store.clock()))
 
     def step_later(self, key: str, effect: str, make: Callable[[], tuple[object, Fields]]) -> None:
-        """Record a finished step; ``make`` gives its body and shared fields with the next record or commit.
+        """Record a finished step; ``make`` gives its body and shared fields when it is committed.
 
         The time for that is found while a server answers. Nothing that ``make`` reads may change until then.
         """
-        at = self._store.clock()
-        with self._pending_lock:
-            self._late_steps.append((key, effect, make, at))
+        self._add_event(_LateStep(key, effect, make, self._store.clock()))
 
-    def recorded(self, key: str) -> Step | None:
-        """A step of this turn, also one that was recorded a moment ago."""
-        self._make_late_steps()
-        return self.steps.get(key)
-
-    def _make_late_steps(self) -> None:
-        if not self._late_steps and not self._late_lock.locked():
-            return
-        with self._late_lock:  # what is recorded next comes after them, in whichever thread
-            with self._pending_lock:
-                late, self._late_steps = deque(self._late_steps), []
-            try:
-                while late:
-                    key, effect, make, at = late[0]
-                    try:
-                        self._record_step(key, "done", effect, *make(), at)
-                    except Exception:
-                        late.popleft()  # it cannot be recorded, and must not keep the turn from ending
-                        raise
-                    late.popleft()
-            finally:
-                if late:
-                    with self._pending_lock:
-                        self._late_steps[:0] = late
-
-    def _record_step(self, key: str, state: StepState, effect: str, body: object, shared: Fields, at: float) -> None:
+    def _encoded_step(
+        self, key: str, state: StepState, effect: str, body: object, shared: Fields, at: float
+    ) -> NewEvent:
         # The record of a tool is masked where it is made.
         encoded = _as_it_is if key.startswith("tool:") else self._masked
         body, text = encoded(body)
@@ -223,8 +187,8 @@ class TurnJournal:
             fields = {name: encoded(value) for name, value in shared.items()}
             body = {**cast("Fields", body), **{name: value for name, (value, _) in fields.items()}}
             texts = {name: text for name, (_, text) in fields.items()}
-        self._add_event(f"step_{state}", key, effect, text, texts, at)
         self.steps[key] = Step(state, body)
+        return NewEvent(f"step_{state}", key, effect, text, at, texts)
 
     def message(self, step: int, position: int, message: Message) -> None:
         """Put a message at its place in the conversation, replacing a provisional one."""
@@ -238,7 +202,10 @@ class TurnJournal:
     def model_call(self, row: ModelCallRow) -> None:
         """Record an attempt at a provider."""
         self.attempts_made += 1
-        self._add_other(lambda connection: _insert_model_call(connection, self.session_id, self.id, row))
+        with self._pending_lock:
+            self._pending.others.append(
+                lambda connection: _insert_model_call(connection, self.session_id, self.id, row)
+            )
 
     def end(
         self, state: TurnState, *, answer: str | None = None, error: str | None = None, error_type: str = ""
@@ -267,56 +234,48 @@ class TurnJournal:
     def _masked(self, value: _Recorded) -> tuple[_Recorded, str]:
         """The value without secrets, and its JSON text, which is what is searched for them."""
         text = to_json(value)
-        if self.redactor is None or not self.redactor.holds_known(text):
+        if self.redactor is None or not self.redactor.find_known(text):
             return value, text
         value = self.redactor.masked_copy(text)
         return value, to_json(value)
 
-    def _add_event(
-        self, kind: str, key: str, effect: str | None, body: str, shared: Mapping[str, str], at: float
-    ) -> None:
-        row = NewEvent(kind, key, effect, body, at, shared)
+    def _add_event(self, event: NewEvent | _LateStep) -> None:
         with self._pending_lock:
-            self._pending.events.append(row)
-
-    def _add_other(self, work: Callable[[JournalConnection], object]) -> None:
-        with self._pending_lock:
-            self._pending.others.append(work)
+            self._pending.events.append(event)
 
     # -- committing ---------------------------------------------------------------------------------------------
 
-    def commit(self, *, log: bool = True) -> None:
+    def commit(self) -> None:
         """Put everything recorded so far on disk, or raise and write nothing; it then waits for the next commit.
 
-        When this returns, what other threads recorded before the call is on disk too (group commit). Without ``log``
-        the next commit writes the lines for the log.
+        When this returns, what other threads recorded before the call is on disk too (group commit).
         """
-        self._commit_rows(log=log)
+        self._write_rows()
         self._store.sync()
 
-    def commit_soon(self, *, sync: bool = True) -> None:
+    def commit_soon(self) -> None:
         """Write everything recorded so far, and bring it to the disk while the caller continues.
 
         The death of the process does not undo it, a power failure may. For what can be repeated: a claim, an answer
-        that is shown and the end of a turn need ``commit``, which waits for this too. Without ``sync`` the next commit
-        brings it to the disk, and so it does with what costs nothing to repeat, such as the setup of a turn.
+        that is shown and the end of a turn need ``commit``, which waits for this too.
         """
         if self._store.is_scratch:
             return  # there is nothing to keep after the death of this process
-        if not self._commit_rows() and sync:
+        if self._write_rows():
             self._store.start_sync()
 
-    def _commit_rows(self, *, log: bool = True) -> bool:
-        """Write what waits; whether it costs nothing to repeat."""
+    def _write_rows(self) -> bool:
+        """Write what waits; False when that is nothing."""
         with self._commit_lock:
             if self._unknown is not None:
                 raise self._unknown
             rows = self._take_pending()
-            if not rows:
-                self._log(rows, now=log)
-                return True
+            if not (rows.events or rows.messages or rows.others):
+                _log_lines(rows.lines)
+                return False
             try:
-                self._store.write_soon(lambda connection: self._write(connection, rows))
+                events = self._encoded_events(rows)
+                self._store.write_soon(lambda connection: self._write(connection, rows, events))
             except CommitUnknown as error:
                 # They may be stored, and a second write could store them twice: the next owner of the turn finds out.
                 self._unknown = error
@@ -326,31 +285,37 @@ class TurnJournal:
                     rows.extend(self._pending)
                     self._pending = rows
                 raise
-            self._log(rows, now=log)
-            return rows.is_free_to_repeat
-
-    def _log(self, rows: _Pending, *, now: bool) -> None:
-        if now:
-            rows.log()
-        elif rows.lines:
-            with self._pending_lock:
-                self._pending.lines[:0] = rows.lines
+        _log_lines(rows.lines)
+        return True
 
     def write_pending(self, connection: JournalConnection) -> None:
         """Like ``commit``, inside a transaction that is already open."""
         rows = self._take_pending()
-        self._write(connection, rows)
-        rows.log()
+        self._write(connection, rows, self._encoded_events(rows))
+        _log_lines(rows.lines)
 
     def _take_pending(self) -> _Pending:
-        self._make_late_steps()
         with self._pending_lock:
             rows, self._pending = self._pending, _Pending()
         return rows
 
-    def _write(self, connection: JournalConnection, rows: _Pending) -> None:
+    def _encoded_events(self, rows: _Pending) -> list[NewEvent]:
+        """The events with late steps made, each of which is made once."""
+        events: list[NewEvent] = []
+        for place, event in enumerate(rows.events):
+            if isinstance(event, _LateStep):
+                try:
+                    event = self._encoded_step(event.key, "done", event.effect, *event.make(), event.at)
+                except Exception:
+                    del rows.events[place]  # it cannot be recorded, and must not keep the turn from ending
+                    raise
+                rows.events[place] = event
+            events.append(event)
+        return events
+
+    def _write(self, connection: JournalConnection, rows: _Pending, events: list[NewEvent]) -> None:
         session_id = self.session_id
-        append_events(connection, self.lease, self.id, rows.events)
+        append_events(connection, self.lease, self.id, events)
         for step, position, role, text, replaces in rows.messages:
             if replaces:
                 # A new row rather than a changed one: the search index follows the ids.
@@ -383,6 +348,13 @@ def record_plugin_calls(store: Store, calls: Sequence[tuple[str, str, ModelCallR
                 connection.execute(_INSERT_OUTSIDE_CALL, _values(session_id, turn_id, row, content))
 
     store.write(write)
+
+
+def _log_lines(lines: Sequence[tuple[logging.Logger, str, tuple[object, ...]]]) -> None:
+    for logger, text, values in lines:
+        if logger.isEnabledFor(logging.INFO):
+            # Not ``logger.info``, which looks up who has called it: that would be this line.
+            logger.handle(logger.makeRecord(logger.name, logging.INFO, __file__, 0, text, values, None))
 
 
 def _as_it_is(value: _Recorded) -> tuple[_Recorded, str]:
