@@ -152,7 +152,7 @@ class Host:
         self.workers = Workers()
         #: The users that can be asked, by session; a surface with a user attaches it here.
         self.responders = Responders()
-        self.open_sessions = OpenSessions(lambda: self._conversation_models().endpoints)
+        self.open_sessions = OpenSessions[Session](lambda: self._conversation_models().endpoints)
         self._open_journal()
         self.models = Models(home, config, self._env, self.redactor, self.hooks)
         self.models.stand_in = self.options.transport

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from hermes.agent.context.window import Contexts
     from hermes.agent.images.describe import Vision
     from hermes.agent.images.generate import ImageMaker
+    from hermes.agent.llm.model_runtime import ModelRuntime
     from hermes.agent.llm.models import Models
     from hermes.agent.memory.memory import Memory
-    from hermes.agent.session import Session
     from hermes.agent.tools.web import WebProviders
     from hermes.agent.workers import Workers
     from hermes.checkpoints.port import CheckpointPort
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from hermes.journal.history.search import SearchIndex
     from hermes.journal.runner import Runner
     from hermes.journal.store.port import Store
-    from hermes.journal.turns.steps import Message
+    from hermes.journal.turns.steps import Message, TurnJournal
     from hermes.models.endpoint import Endpoint
     from hermes.sanitize import Redactor
     from hermes.tools.files.guard import FileGuard
     from hermes.tools.prompt_files import PromptFiles
-    from hermes.tools.registry import ToolLimits, ToolRegistry
+    from hermes.tools.registry import Tool, ToolLimits, ToolRegistry
     from hermes.tools.sandbox.confinement import Confinements
     from hermes.tools.skills.skills import Skills
     from hermes.tools.terminal.background import ProcessTable
@@ -58,7 +58,8 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     confinements: Confinements
     approvals: Approvals
     responders: Responders
-    open_sessions: OpenSessions
+    #: Those who know sessions of this host by another type say so where they ask for one.
+    open_sessions: OpenSessions[Any]
     contexts: Contexts
     memory: Memory
     images: ImageMaker
@@ -78,14 +79,48 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     todo_lists: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
-class OpenSessions:
+class ParentCall(msgspec.Struct, frozen=True):
+    """The ``delegate_task`` call that a child session works for."""
+
+    session_id: str
+    tool_call_id: str
+    subagent_id: str
+    #: How many delegations lie between the user and the child.
+    level: int
+    #: What the system prompt of the child says about its role.
+    rules: str
+
+
+class OpenSession(Protocol):
+    """A session as the tools of its turn know it."""
+
+    id: str
+    cwd: Path
+    principal: str
+    parent: ParentCall | None
+    #: The models that answer, and the tools that are offered.
+    models: ModelRuntime
+    offered: list[Tool]
+    #: The journal of the running turn.
+    journal: TurnJournal | None
+    closed: bool
+
+    def messages(self) -> list[Message]:
+        """What the model sees of the conversation."""
+        ...
+
+
+AnySession = TypeVar("AnySession", bound=OpenSession)
+
+
+class OpenSessions(Generic[AnySession]):
     """The sessions that are open in this process, by id. Thread-safe: children come and go on other threads."""
 
     def __init__(self, default_endpoints: Callable[[], Sequence[Endpoint]]) -> None:
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, AnySession] = {}
         self._default_endpoints = default_endpoints
 
-    def add(self, session: Session) -> Session:
+    def add(self, session: AnySession) -> AnySession:
         """Add a session; those that were closed since are dropped."""
         for key, known in list(self._sessions.items()):
             if known.closed:
@@ -93,7 +128,7 @@ class OpenSessions:
         self._sessions[session.id] = session
         return session
 
-    def get(self, session_id: str) -> Session | None:
+    def get(self, session_id: str) -> AnySession | None:
         """The session with that id, if it is open."""
         session = self._sessions.get(session_id)
         return None if session is None or session.closed else session
@@ -121,7 +156,7 @@ class OpenSessions:
         session = self.get(session_id)
         return session is not None and any(map(is_embedded, session.models.endpoints))
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[AnySession]:
         return iter(list(self._sessions.values()))
 
     def __len__(self) -> int:

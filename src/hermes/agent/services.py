@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hermes.agent.llm.plugin_calls import PluginModels
     from hermes.agent.pipelines.tool_call import ToolCall, ToolOutcome
     from hermes.agent.runtime import Runtime
+    from hermes.agent.session import Session
     from hermes.config.load import FreshConfig
     from hermes.journal.turns.steps import TurnJournal
     from hermes.plugins.http import PluginHttp
@@ -66,7 +67,7 @@ class Services:
     def dispatch_tool(self, name: str, args: dict[str, Any], **_kwargs: Any) -> str:
         """Run a tool in the session of the caller, through the same pipeline as the model's own calls."""
         scope = current_scope.get() or Scope(platform=self._platform)
-        session = self._runtime.open_sessions.get(scope.session_id)
+        session: Session | None = self._runtime.open_sessions.get(scope.session_id)
         cwd, journal = (self._cwd, None) if session is None else (session.cwd, session.journal)
         if session is None and scope.principal:
             cwd = default_workspace(self.home, scope.principal)  # never the owner's folder
@@ -82,7 +83,7 @@ class Services:
         text = content if role == "user" else f"[{role}] {content}"
         scope = current_scope.get()
         # Without a scope a child session cannot be meant: only its parent talks to it.
-        candidates = [
+        candidates: list[Session] = [
             session
             for session in self._runtime.open_sessions
             if (session.level == 0 if scope is None else session.id == scope.session_id)
@@ -106,7 +107,7 @@ class Services:
         from hermes.policy import Finding
 
         scope = current_scope.get() or Scope(platform=self._platform)
-        session = self._runtime.open_sessions.get(scope.session_id)
+        session: Session | None = self._runtime.open_sessions.get(scope.session_id)
         tool = self._runtime.tools.get(tool_name)
         if tool is None:
             return False, f"there is no tool {tool_name!r}"
@@ -145,7 +146,7 @@ class Services:
 
     def is_child(self, session_id: str) -> bool:
         """Whether a session is that of a child agent."""
-        session = self._runtime.open_sessions.get(session_id)
+        session: Session | None = self._runtime.open_sessions.get(session_id)
         return session is not None and session.level > 0
 
     @property

@@ -11,17 +11,16 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.context.project import ProjectInstructions, files_of_call
 from hermes.agent.context.tokens import estimate
 from hermes.agent.context.transcript import SessionTranscript
-from hermes.agent.context.window import BeforeCompress
 from hermes.agent.events import Listener, MaskedListener, TurnResult, TurnStatus, ignore_events
 from hermes.agent.llm.model_runtime import ModelRuntime
 from hermes.agent.memory.memory import Memory
-from hermes.agent.runtime import Runtime
+from hermes.agent.runtime import ParentCall, Runtime
+from hermes.agent.turn_parts import TurnParts
 from hermes.contract.events import SessionFinalized, ToolEnded, TurnEvent
 from hermes.errors import SessionBusy, SessionNotFound, UnfinishedTurn
 from hermes.journal.bodies import message_text
@@ -53,18 +52,6 @@ log = logging.getLogger("hermes.turn")
 
 #: The class of the failure of a dead letter.
 TAKEN_UP_TOO_OFTEN = "TakenUpTooOften"
-
-
-class ParentCall(msgspec.Struct, frozen=True):
-    """The ``delegate_task`` call that a child session works for."""
-
-    session_id: str
-    tool_call_id: str
-    subagent_id: str
-    #: How many delegations lie between the user and the child.
-    level: int
-    #: What the system prompt of the child says about its role.
-    rules: str
 
 
 class Session:
@@ -367,14 +354,17 @@ class Session:
         """
         from hermes.agent.context.requests import compress_now
 
+        scope = Scope(
+            session_id=self.id,
+            platform=self.platform,
+            principal=self.principal,
+            interrupt=interrupt or Interrupt(),
+        )
         with self._exclusive():
-            self.transcript.earlier, report = compress_now(self, instructions, interrupt or Interrupt())
+            self.transcript.earlier, report = compress_now(
+                self.runtime, scope, self.window, self.models.endpoints, self.memory, instructions
+            )
             return report
-
-    @property
-    def before_compress(self) -> BeforeCompress | None:
-        """Asks the memory what to keep of the messages that are about to be summarised."""
-        return None if self.memory is None else self.memory.before_compress
 
     def last_result(self) -> TurnResult:
         """The stored result of the last turn."""
@@ -508,7 +498,29 @@ class Session:
         try:
             from hermes.agent.turn import Turn  # brings the loop along, which a session that waits does not need
 
-            result = Turn(self, journal, scope, listener, context, is_structured=is_structured).run()
+            parts = TurnParts(
+                runtime=self.runtime,
+                journal=journal,
+                scope=scope,
+                listener=listener,
+                models=self.models,
+                transcript=self.transcript,
+                window=self.window,
+                memo=self.memo,
+                cwd=self.cwd,
+                offered=self.offered,
+                take_offered=self.take_offered,
+                max_steps=self.max_steps,
+                memory=self.memory,
+                instructions=self.instructions,
+                rules="" if self.parent is None else self.parent.rules,
+                added_texts=self.added_texts,
+                sender_id=self.sender_id,
+                can_withdraw_text=self.can_withdraw_text,
+                context=context,
+                is_structured=is_structured,
+            )
+            result = Turn(parts).run()
             self._turns_known, self._epoch_known = journal.ordinal + 1, journal.lease.epoch
             if result.status in ("completed", "incomplete") and self.memory is not None:
                 said = message_text(journal.messages[0, 0])

@@ -6,45 +6,36 @@ to the same point without repeating a finished step.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.approvals.guardrail import LoopGuardrail
 from hermes.agent.context.requests import RequestBuilder
-from hermes.agent.context.setup import CONTINUE, OUT_OF_BUDGET, OUT_OF_TURNS, Setup, make_setup, spill
+from hermes.agent.context.setup import CONTINUE, OUT_OF_BUDGET, OUT_OF_TURNS, Setup, make_setup
 from hermes.agent.context.transcript import MessagePlace, assistant_message
-from hermes.agent.events import Listener, TurnResult, TurnStatus, changed_paths, ignore_events, is_code
+from hermes.agent.events import TurnResult, TurnStatus, ignore_events
 from hermes.agent.pipelines.batch import ToolBatch
 from hermes.agent.pipelines.model_call import Answered, ModelCall, ToolDefinition, attempt_id
+from hermes.agent.turn_hooks import TurnHooks
+from hermes.agent.turn_parts import TurnParts
 from hermes.contract.events import (
-    AnswerTransform,
-    AnswerVerification,
-    SessionStarted,
     ToolEnded,
-    TurnAnswered,
-    TurnEnded,
-    TurnStarted,
 )
 from hermes.errors import BudgetExceeded, HermesError, Interrupted, JournalError, ProviderError, TurnSuspended
 from hermes.hooks.callback import describe
 from hermes.hooks.execution_chain import culprit_of
-from hermes.hooks.observers import Answer
 from hermes.journal.turns.decisions import PluginDecision
 from hermes.journal.turns.lifecycle import close_children
-from hermes.journal.turns.steps import Message, TurnJournal, TurnState
+from hermes.journal.turns.steps import Message, TurnState
 from hermes.models.costs.usage import Usage
 from hermes.models.reply import Reply
 from hermes.models.wires.request_body import BodyEncoder
-from hermes.scope import Interrupt, Scope, current_scope
-
-if TYPE_CHECKING:
-    from hermes.agent.session import Session
+from hermes.scope import Interrupt, current_scope
 
 log = logging.getLogger("hermes.turn")
 
@@ -62,41 +53,16 @@ _NOT_WHOLE = {
 }
 
 
-class _TurnFields(TypedDict):
-    """The fields that every event of a turn has."""
-
-    session_id: str
-    task_id: str
-    turn_id: str
-    model: str
-    platform: str
-
-
 class Turn:
     """One turn of a session."""
 
-    def __init__(
-        self,
-        session: Session,
-        journal: TurnJournal,
-        scope: Scope,
-        listener: Listener,
-        context: str = "",
-        *,
-        is_structured: bool = False,
-    ) -> None:
-        self._session = session
-        self._runtime = session.runtime
-        self._hooks = session.runtime.hooks
-        self._models = session.models
-        self._transcript = session.transcript
-        self._journal = journal
-        self._scope = scope
-        self._listener = listener
-        #: What the caller adds to the message, for this turn only.
-        self._context = context
-        #: Whether the answer is data, of which half is of no use.
-        self._is_structured = is_structured
+    def __init__(self, parts: TurnParts) -> None:
+        self._parts = parts
+        self._runtime = parts.runtime
+        self._models = parts.models
+        self._journal = parts.journal
+        self._scope = parts.scope
+        self._hooks = TurnHooks(parts)
         self._usage = Usage(request_count=0)
         self._tool_calls: list[ToolEnded] = []
         self._steps = self._nudges = 0
@@ -124,7 +90,7 @@ class Turn:
         answer, error, error_type, reason, word = "", None, "", "", ""
         status: TurnStatus = "failed"
         try:
-            self._listener(self._started())
+            self._parts.listener(self._hooks.started())
             answer, error = self._answer()
             status = "completed" if error is None else "incomplete"
         except Interrupted as interrupt:
@@ -143,12 +109,12 @@ class Turn:
             error_type = type(failure).__name__
             answer = self._close_unanswered("failed", error, failure)
         else:
-            self._emit_answer(answer)  # the answer is stored, whatever the hooks do
+            self._hooks.answered(answer, self._finish_reason)  # the answer is stored, whatever the hooks do
         finally:
-            self._emit_end(status, reason)
+            self._hooks.ended(status, reason, self._finish_reason)
+            ending = word or status
             log.info(
-                *("turn %d %s after %d steps%s", self._journal.ordinal + 1, word or status, self._steps),
-                reason and f": {reason}",
+                "turn %d %s after %d steps%s", self._journal.ordinal + 1, ending, self._steps, reason and f": {reason}"
             )
             current_scope.reset(token)
         return TurnResult(
@@ -179,7 +145,7 @@ class Turn:
             text = self._last_words()
         if not text.strip():
             raise HermesError(self._why_empty(setup))
-        text, changed_by = self._transform(text)
+        text, changed_by = self._hooks.transform(text)
         problem = self._problem()
         final: dict[str, Any] = {"text": text, "finish_reason": self._finish_reason}
         if changed_by:
@@ -216,25 +182,13 @@ class Turn:
             return msgspec.convert(recorded.body, Setup)
         if self._journal.was_left:
             self._scope.interrupt.check()  # it may have been taken up to be given up
-        setup = make_setup(self._session, self._journal, self._scope, self._context, continues=not self._is_structured)
-        if self._journal.ordinal == 0 and self._hooks.on_session_start is not None:
-            self._hooks.on_session_start(
-                SessionStarted(
-                    session_id=self._scope.session_id, model=self._models.model, platform=self._scope.platform
-                )
-            )
-        if self._hooks.pre_llm_call is not None:
-            answers = self._hooks.pre_llm_call(self._started())
-            pieces = [setup.context] if setup.context else []
-            for plugin, piece in _context_pieces(answers):
-                pieces.append(spill(self._session, piece))
-                setup.decisions.append(PluginDecision(plugin, "pre_llm_call", "added"))
-            setup.context = "\n\n".join(pieces)
+        setup = make_setup(self._parts)
+        self._hooks.begin(setup)
         self._journal.step("setup", "done", "pure", *setup.parts(self._runtime.environment()))
         return setup
 
     def _converse(self, setup: Setup) -> str:
-        requests = RequestBuilder(self._session, self._journal, self._scope, self._listener, setup)
+        requests = RequestBuilder(self._parts, setup)
         offered = setup.callable_tools()
         loop = LoopGuardrail(self._runtime.config.tool_loop_guardrails)
         written = ""  # of an answer that came in several pieces
@@ -260,7 +214,7 @@ class Turn:
             reply.tool_calls[-1].is_last_of_cut_off = reply.finish_reason == "length"
             self._place = (step + 1, 0)
             scope = self._scope.child(api_request_id=answered.api_request_id)
-            batch = ToolBatch(self._session, self._journal, scope, self._listener, loop, step)
+            batch = ToolBatch(replace(self._parts, scope=scope), loop, step)
             try:
                 batch.run(reply.tool_calls, offered)
             finally:
@@ -290,7 +244,7 @@ class Turn:
         recorded = self._journal.steps.get(key)
         texts: list[str] = [] if recorded is None else recorded.body["texts"]
         if recorded is None and not self._scope.interrupt.cancelled:
-            texts = self._session.added_texts(self._journal.id, step, calls)
+            texts = self._parts.added_texts(self._journal.id, step, calls)
         if texts and recorded is None:
             self._journal.step(key, "done", "pure", {"texts": texts})
         for number, text in enumerate(texts):
@@ -302,22 +256,12 @@ class Turn:
         key = f"verify:{step}"
         recorded = self._journal.steps.get(key)
         if recorded is None:
-            emit = self._hooks.pre_verify
-            if emit is None or self._nudges >= self._runtime.config.agent.max_verify_nudges:
+            if self._nudges >= self._runtime.config.agent.max_verify_nudges:
                 return False
-            changed = changed_paths(self._tool_calls)
-            if not changed:
+            asked = self._hooks.verify(text, self._tool_calls, self._nudges)
+            if asked is None:
                 return False
-            answers = emit(
-                AnswerVerification(
-                    **self._fields(),
-                    coding=any(is_code(path) for path in changed),
-                    attempt=self._nudges,
-                    final_response=text,
-                    changed_paths=changed,
-                )
-            )
-            nudge, plugin = _nudge_from(answers)
+            nudge, plugin = asked
             body: dict[str, Any] = {"message": nudge}
             if nudge is not None:
                 body["decisions"] = [PluginDecision(plugin, "pre_verify", "added")]
@@ -356,10 +300,9 @@ class Turn:
 
     def _last_words(self) -> str:
         """The last thing that the model said in this turn, as its answer, or that there is none."""
-        said = [message.get("content") for _, message in sorted(self._journal.messages.items())]
-        roles = [message["role"] for _, message in sorted(self._journal.messages.items())]
-        texts = [text for text, role in zip(said, roles, strict=True) if role == "assistant" and isinstance(text, str)]
-        text = next((text for text in reversed(texts) if text.strip()), f"[no answer: {self._budget_spent}]")
+        said = [message for _, message in sorted(self._journal.messages.items()) if message["role"] == "assistant"]
+        texts = [text for message in said if isinstance(text := message.get("content"), str) and text.strip()]
+        text = texts[-1] if texts else f"[no answer: {self._budget_spent}]"
         self._journal.message(*self._place, {"role": "assistant", "content": text})
         return text
 
@@ -382,7 +325,9 @@ class Turn:
             # New, or replaced by a note when the turn ended early before.
             self._journal.message(*self._place, message)
         requests.answered(self._place, answered.reply.usage, is_replay=recorded is not None)
-        if recorded is None and not answered.reply.tool_calls and self._may_wait_before_the_end:
+        hooks = self._runtime.hooks
+        is_judged = hooks.pre_verify is not None or hooks.transform_llm_output is not None
+        if recorded is None and not answered.reply.tool_calls and is_judged:
             self._journal.commit_soon()
         self._steps = step
         self._finish_reason = answered.reply.finish_reason
@@ -390,18 +335,6 @@ class Turn:
         if answered.reply.usage is not None:
             self._usage = self._usage + answered.reply.usage
         return answered
-
-    @property
-    def _may_wait_before_the_end(self) -> bool:
-        """Whether plugins have a word about an answer."""
-        return self._hooks.pre_verify is not None or self._hooks.transform_llm_output is not None
-
-    @property
-    def _may_wait_before_a_request(self) -> bool:
-        """Whether plugins see a request before it is sent, or a budget may ask about it."""
-        hooks = self._hooks
-        has_plugins = hooks.pre_api_request is not None or hooks.llm_request is not None
-        return has_plugins or hooks.llm_execution is not None or self._models.budgets is not None
 
     def _recorded_answer(self, key: str, tools: list[ToolDefinition]) -> Answered | None:
         """The recorded reply, unless it is empty: replaying that would end the turn the same way for ever."""
@@ -420,19 +353,29 @@ class Turn:
 
         What was recorded so far is written and goes to the disk while the model answers: a model call may be repeated.
         """
-        if self._may_wait_before_a_request:
-            self._journal.commit_soon()
+        hooks = self._runtime.hooks
+        is_seen = hooks.pre_api_request is not None or hooks.llm_request is not None or hooks.llm_execution is not None
+        if is_seen or self._models.budgets is not None:
+            self._journal.commit_soon()  # plugins may take their time, and so may a question about a budget
+        # A plugin may change what it is given; what no plugin sees is encoded once.
+        bodies = None if is_seen else self._bodies
         messages = requests.fitting(step, self._place, tools)
         while True:
             try:
-                return self._call_model(step, messages, tools, is_last=is_last)
+                return self._call_model(step, messages, tools, bodies, is_last=is_last)
             except ProviderError as error:
                 if error.reason != "context_too_long" or not requests.make_more_room(step, self._place, tools):
                     raise
             messages = requests.build(self._place)
 
     def _call_model(
-        self, step: int, messages: list[Message], tools: list[ToolDefinition], *, is_last: bool
+        self,
+        step: int,
+        messages: list[Message],
+        tools: list[ToolDefinition],
+        bodies: BodyEncoder | None,
+        *,
+        is_last: bool,
     ) -> Answered:
         answered = ModelCall(
             runtime=self._models,
@@ -441,27 +384,17 @@ class Turn:
             key=f"model:{step}",
             messages=messages,
             tools=tools,
-            user_message=self._user_message,
-            listener=self._listener,
-            memo=self._session.memo,
-            bodies=None if self._may_wait_before_a_request else self._bodies,
-            show_text=self._hooks.transform_llm_output is None,
-            may_withdraw_text=self._session.can_withdraw_text,
+            user_message=self._journal.messages[0, 0]["content"],
+            listener=self._parts.listener,
+            memo=self._parts.memo,
+            bodies=bodies,
+            show_text=self._runtime.hooks.transform_llm_output is None,
+            may_withdraw_text=self._parts.can_withdraw_text,
             # Once there is something to report, one call is kept for it.
             spare_calls=int(step > 1 and bool(tools)),
             is_last=is_last,
         ).run()
         return _drop_calls_without_tools(answered, tools)
-
-    def _transform(self, text: str) -> tuple[str, str]:
-        """The answer as plugins want it, and the plugin that changed it, if any."""
-        emit = self._hooks.transform_llm_output
-        if emit is None:
-            return text, ""
-        for answer in emit(AnswerTransform(**self._fields(), response_text=text)):
-            if isinstance(answer.value, str) and answer.value:
-                return answer.value, answer.plugin
-        return text, ""
 
     # -- endings ------------------------------------------------------------------------------------------------
 
@@ -473,7 +406,7 @@ class Turn:
         note = f"[{state}]" if not text else f"{text}\n\n[{state}]"
         self._journal.message(*self._place, {"role": "assistant", "content": note})
         # What a plugin would have replaced is not for others to see.
-        shown = text if self._hooks.transform_llm_output is None else ""
+        shown = text if self._runtime.hooks.transform_llm_output is None else ""
         error_type = type(cause).__name__ if state == "failed" else ""
         self._journal.end(state, answer=shown or None, error=reason, error_type=error_type)
         self._journal.commit()
@@ -483,7 +416,8 @@ class Turn:
         """Replay what this run did not get to, and cancel the rest, so that no recorded call is missing."""
         stopped = Interrupt()
         stopped.cancel(reason)
-        scope = replace(self._scope, interrupt=stopped)
+        # The listener may be what failed.
+        parts = replace(self._parts, scope=replace(self._scope, interrupt=stopped), listener=ignore_events)
         self._journal.commit()  # with it, what was to be made later is among the steps
         step = 1
         while (recorded := self._journal.steps.get(f"model:{step}")) is not None:
@@ -493,8 +427,7 @@ class Turn:
                 if self._has_open_calls(step, len(calls)):
                     self._journal.message(step, 0, assistant_message(answered.reply))
                     loop = LoopGuardrail(self._runtime.config.tool_loop_guardrails)
-                    # The listener may be what failed.
-                    ToolBatch(self._session, self._journal, scope, ignore_events, loop, step).run(calls, frozenset())
+                    ToolBatch(parts, loop, step).run(calls, frozenset())
                 self._place = max(self._place, (step + 1, 0))
             elif step > self._steps:
                 self._place, self._draft = (step, int(is_conclusion)), answered.reply.content
@@ -509,63 +442,6 @@ class Turn:
     def _has_open_calls(self, step: int, count: int) -> bool:
         return any((step, index + 1) not in self._journal.messages for index in range(count))
 
-    def _emit_answer(self, answer: str) -> None:
-        emit = self._hooks.post_llm_call
-        if emit is not None:
-            # The answer is stored: cancelling the wait for an async callback does not undo it.
-            with contextlib.suppress(Interrupted):
-                emit(
-                    TurnAnswered(
-                        **self._fields(),
-                        user_message=self._user_message,
-                        assistant_response=answer,
-                        conversation_history=self._transcript.messages(),
-                        finish_reason=self._finish_reason,
-                    )
-                )
-
-    def _emit_end(self, status: TurnStatus, reason: str) -> None:
-        emit = self._hooks.on_session_end
-        if emit is not None:
-            with contextlib.suppress(Interrupted):
-                emit(
-                    TurnEnded(
-                        **self._fields(),
-                        api_request_id=self._last_attempt() if status == "interrupted" else "",
-                        completed=status in ("completed", "incomplete"),
-                        interrupted=status == "interrupted",
-                        reason=reason,
-                        finish_reason=self._finish_reason if status in ("completed", "incomplete") else "",
-                    )
-                )
-
-    @property
-    def _user_message(self) -> Any:
-        return self._journal.messages[0, 0]["content"]
-
-    def _last_attempt(self) -> str:
-        attempts = self._journal.attempts_made
-        return f"{self._journal.id}:api:{attempts}" if attempts else ""
-
-    def _started(self) -> TurnStarted:
-        return TurnStarted(
-            **self._fields(),
-            user_message=self._user_message,
-            conversation_history=self._transcript.earlier,
-            is_first_turn=self._journal.ordinal == 0,
-            sender_id=self._session.sender_id,
-            resumed=bool(self._journal.steps),
-        )
-
-    def _fields(self) -> _TurnFields:
-        return {
-            "session_id": self._scope.session_id,
-            "task_id": self._scope.task_id,
-            "turn_id": self._scope.turn_id,
-            "model": self._models.model,
-            "platform": self._scope.platform,
-        }
-
 
 def _drop_calls_without_tools(answered: Answered, tools: list[ToolDefinition]) -> Answered:
     if not tools:
@@ -573,29 +449,5 @@ def _drop_calls_without_tools(answered: Answered, tools: list[ToolDefinition]) -
     return answered
 
 
-def _context_pieces(answers: list[Answer]) -> list[tuple[str, str]]:
-    """The plugins that add something, and what."""
-    pieces: list[tuple[str, str]] = []
-    for plugin, value in answers:
-        piece = cast("dict[str, Any]", value).get("context") if isinstance(value, dict) else value
-        if isinstance(piece, str) and piece.strip():
-            pieces.append((plugin, piece))
-    return pieces
-
-
 def _error_text(failure: BaseException) -> str:
     return str(failure) if isinstance(failure, HermesError) else culprit_of(failure) or describe(failure)
-
-
-def _nudge_from(answers: Sequence[Answer]) -> tuple[str | None, str]:
-    """The first answer that keeps the turn going, as the message for the model, and its plugin."""
-    for answer in answers:
-        if not isinstance(answer.value, dict):
-            continue
-        value = cast("dict[str, Any]", answer.value)
-        nudge = value.get("message") if value.get("action") == "continue" else None
-        if value.get("decision") == "block":
-            nudge = value.get("reason")
-        if isinstance(nudge, str) and nudge.strip():
-            return nudge, answer.plugin
-    return None, ""

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from hermes.agent.children.assignments import Assignment
 from hermes.agent.events import Listener, ignore_events
 from hermes.agent.llm.model_runtime import ModelRuntime
-from hermes.agent.session import ParentCall, Session
+from hermes.agent.runtime import ParentCall
+from hermes.agent.session import Session
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.journal.sessions import Sessions
 from hermes.scope import Interrupt, Scope

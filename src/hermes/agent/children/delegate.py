@@ -40,7 +40,7 @@ log = logging.getLogger("hermes.agent")
 
 def delegate(args: Args, context: ToolContext, runtime: Runtime) -> str:
     """Run ``delegate_task``: the result of the call as JSON."""
-    parent = runtime.open_sessions.get(context.scope.session_id)
+    parent: Session | None = runtime.open_sessions.get(context.scope.session_id)
     if parent is None:
         return tool_error("delegate_task works in a conversation only, and this call belongs to none")
     settings = runtime.config.delegation

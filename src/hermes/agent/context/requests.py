@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from hermes.agent.context.tokens import estimate
 from hermes.agent.context.transcript import MessagePlace
-from hermes.agent.events import Listener
 from hermes.agent.images.describe import replace_images
 from hermes.agent.pipelines.model_call import ToolDefinition
 from hermes.contract.events import ContextCompacted
 from hermes.errors import HermesError
 from hermes.journal.history.compactions import Compaction, record_compaction
 from hermes.journal.sessions import Sessions
-from hermes.journal.turns.steps import Message, TurnJournal
+from hermes.journal.turns.steps import Message
 from hermes.models.costs.usage import Usage
-from hermes.scope import Interrupt, Scope, current_scope
+from hermes.scope import Scope, current_scope
 
 if TYPE_CHECKING:
     from hermes.agent.context.setup import Setup
-    from hermes.agent.session import Session
+    from hermes.agent.context.window import BeforeCompress, ContextWindow
+    from hermes.agent.memory.memory import Memory
+    from hermes.agent.runtime import Runtime
+    from hermes.agent.turn_parts import TurnParts
+    from hermes.models.endpoint import Endpoint
 
 log = logging.getLogger("hermes.context")
 
@@ -42,13 +46,11 @@ class CompressionReport(msgspec.Struct, frozen=True):
 class RequestBuilder:
     """Builds the requests of one turn. Everything they are made from stays in the journal."""
 
-    def __init__(self, session: Session, journal: TurnJournal, scope: Scope, listener: Listener, setup: Setup) -> None:
-        self._session = session
-        self._transcript = session.transcript
-        self._window = session.window
-        self._journal = journal
-        self._scope = scope
-        self._listener = listener
+    def __init__(self, parts: TurnParts, setup: Setup) -> None:
+        self._parts = parts
+        self._transcript = parts.transcript
+        self._window = parts.window
+        self._journal = parts.journal
         self._setup = setup
 
     def build(self, place: MessagePlace) -> list[Message]:
@@ -96,7 +98,7 @@ class RequestBuilder:
         key = f"window:{step}"
         if key in self._journal.steps:
             return
-        told = self._window.ask(tokens, self._scope.interrupt, self._journal.commit_soon)
+        told = self._window.ask(tokens, self._parts.scope.interrupt, self._journal.commit_soon)
         if told is not None:
             self._window.learn(told)
             self._journal.step(key, "done", "pure", {"tokens": told})
@@ -116,12 +118,12 @@ class RequestBuilder:
         shorter = self._window.compact(
             before,
             tokens,
-            scope=self._scope,
-            endpoints=self._session.models.endpoints,
+            scope=self._parts.scope,
+            endpoints=self._parts.models.endpoints,
             task=self._journal.messages[0, 0],
             halvings=retry,
             was_refused=retry > 0,
-            before_compress=self._session.before_compress,
+            before_compress=before_compress(self._parts.memory),
         )
         if shorter is None:
             log.info("%s: the conversation cannot be made shorter", key)
@@ -139,35 +141,46 @@ class RequestBuilder:
         numbers = (len(before), len(shorter), compaction.tokens_before, compaction.tokens_after)
         log.info("%s: %d messages became %d, about %d tokens became %d", key, *numbers)
         self._transcript.compact(compaction)
-        self._listener(ContextCompacted(*numbers))
+        self._parts.listener(ContextCompacted(*numbers))
         return True
 
 
-def compress_now(session: Session, focus: str, interrupt: Interrupt) -> tuple[list[Message], CompressionReport]:
+def before_compress(memory: Memory | None) -> BeforeCompress | None:
+    """Asks the memory what to keep of the messages that are about to be summarised."""
+    return None if memory is None else memory.before_compress
+
+
+def compress_now(
+    runtime: Runtime,
+    scope: Scope,
+    window: ContextWindow,
+    endpoints: Sequence[Endpoint],
+    memory: Memory | None,
+    focus: str,
+) -> tuple[list[Message], CompressionReport]:
     """Compact between two turns: the stored messages that the model sees from now on, and a report.
 
     Raises ``HermesError`` when it cannot be made shorter, and ``Interrupted`` when that was cancelled.
     """
-    runtime, sessions = session.runtime, Sessions(session.runtime.store)
-    last = sessions.last_turn(session.id)
+    session_id, sessions = scope.session_id, Sessions(runtime.store)
+    last = sessions.last_turn(session_id)
     if last is None:
         raise HermesError("there is nothing to compress: the conversation has no message yet")
     if last["state"] == "running":
         raise HermesError("the last message is not answered yet; continue the conversation before compressing it")
-    turns, before = sessions.turn_count(session.id), sessions.context(session.id)
+    turns, before = sessions.turn_count(session_id), sessions.context(session_id)
     tokens = estimate(before)
-    session.window.use(session.models.endpoints[0])
-    scope = Scope(session_id=session.id, platform=session.platform, principal=session.principal, interrupt=interrupt)
+    window.use(endpoints[0])
     token = current_scope.set(scope)
     try:
-        after = session.window.compact(
+        after = window.compact(
             before,
             tokens,
             scope=scope,
-            endpoints=session.models.endpoints,
+            endpoints=endpoints,
             focus=focus,
             halvings=1,
-            before_compress=session.before_compress,
+            before_compress=before_compress(memory),
         )
     finally:
         current_scope.reset(token)
@@ -177,7 +190,7 @@ def compress_now(session: Session, focus: str, interrupt: Interrupt) -> tuple[li
             f"(about {tokens} tokens)"
         )
     compaction = Compaction(after, (turns, 0, 0), "asked", tokens, estimate(after))
-    record_compaction(runtime.store, runtime.runner, session.id, compaction)
+    record_compaction(runtime.store, runtime.runner, session_id, compaction)
     return after, CompressionReport(tokens, compaction.tokens_after, len(before), len(after))
 
 

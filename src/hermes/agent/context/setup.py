@@ -18,9 +18,8 @@ from hermes.journal.turns.decisions import PluginDecision
 from hermes.tools.skills.skills import VIEW
 
 if TYPE_CHECKING:
-    from hermes.agent.session import Session
-    from hermes.journal.turns.steps import TurnJournal
-    from hermes.scope import Scope
+    from hermes.agent.runtime import Runtime
+    from hermes.agent.turn_parts import TurnParts
 
 log = logging.getLogger("hermes.turn")
 
@@ -99,54 +98,55 @@ class Setup(msgspec.Struct):
 prepare_struct(Setup)
 
 
-def make_setup(session: Session, journal: TurnJournal, scope: Scope, context: str, *, continues: bool) -> Setup:
+def make_setup(parts: TurnParts) -> Setup:
     """The setup of a new turn, without what ``pre_llm_call`` adds."""
-    runtime, message = session.runtime, journal.messages[0, 0]
-    facts = (
-        _gather_facts(session, journal, scope, context)
-        if runtime.inputs is None
-        else runtime.inputs.facts(session.id, journal.id)
-    )
-    rules = session.parent.rules if session.parent else ""
-    extra = [runtime.config.agent.system_prompt.strip(), rules, facts.instructions, facts.notes, facts.memory]
+    runtime, journal, models = parts.runtime, parts.journal, parts.models
+    facts = _gather_facts(parts) if runtime.inputs is None else runtime.inputs.facts(journal.session_id, journal.id)
+    extra = [runtime.config.agent.system_prompt.strip(), parts.rules, facts.instructions, facts.notes, facts.memory]
     extra.append(facts.skills)
     context = "\n\n".join(filter(None, (facts.recalled, facts.context)))
-    stand_ins = runtime.vision.stand_ins(session.models.endpoints, session.transcript.earlier, message, scope)
+    message, earlier = journal.messages[0, 0], parts.transcript.earlier
+    stand_ins = runtime.vision.stand_ins(models.endpoints, earlier, message, parts.scope)
     if runtime.tools.settle is not None:
         runtime.tools.settle()
-    tools, deferred = _definitions(session)
+    tools, deferred = _definitions(parts)
     prompt = system_prompt(facts, extra="\n\n".join(filter(None, extra)))
-    continues = continues and not session.models.has_output_limit
     return Setup(
-        *(prompt, tools, session.max_steps, context, stand_ins, continues),
+        system=prompt,
+        tools=tools,
+        max_steps=parts.max_steps,
+        context=context,
+        stand_ins=stand_ins,
+        continues=not parts.is_structured and not models.has_output_limit,
         facts=facts.recorded(),
         deferred=deferred,
-        window=runtime.contexts.told_by_server(session.models.endpoints[0]) or 0,
+        window=runtime.contexts.told_by_server(models.endpoints[0]) or 0,
     )
 
 
-def _definitions(session: Session) -> tuple[list[ToolDefinition], list[str]]:
+def _definitions(parts: TurnParts) -> tuple[list[ToolDefinition], list[str]]:
     """The tools of the request, and the names of those that are left to a search."""
-    offered, runtime = session.take_offered(), session.runtime
+    offered, runtime = parts.take_offered(), parts.runtime
     if not any(tool.plugin or tool.toolset.startswith("mcp-") for tool in offered):
         return [tool.definition() for tool in offered], []
     from hermes.agent.tools.tool_search import split_offered
 
-    window = runtime.contexts.length_for(session.models.endpoints[0])
+    window = runtime.contexts.length_for(parts.models.endpoints[0])
     return split_offered(offered, runtime.config.tools.tool_search, window, runtime.tools)
 
 
-def _gather_facts(session: Session, journal: TurnJournal, scope: Scope, context: str) -> PromptFacts:
-    facts = replace(place_facts(session.cwd), context=context)
-    if session.instructions is not None:
-        facts = replace(facts, instructions=session.instructions.prompt_block())
-    if session.memory is not None:
+def _gather_facts(parts: TurnParts) -> PromptFacts:
+    runtime, journal, principal = parts.runtime, parts.journal, parts.scope.principal
+    facts = replace(place_facts(parts.cwd), context=parts.context)
+    if parts.instructions is not None:
+        facts = replace(facts, instructions=parts.instructions.prompt_block())
+    if parts.memory is not None:
         said = message_text(journal.messages[0, 0])
-        block, recalled = session.memory.recall(scope, journal.ordinal + 1, said)
-        recalled = recalled and spill(session, recalled)
-        facts = replace(facts, notes=session.memory.prompt_block(), memory=block, recalled=recalled)
-    if any(tool.name == VIEW for tool in session.offered):
-        facts = replace(facts, skills=session.runtime.skills.prompt_block(session.cwd, session.principal))
+        block, recalled = parts.memory.recall(parts.scope, journal.ordinal + 1, said)
+        recalled = recalled and spill(runtime, principal, recalled)
+        facts = replace(facts, notes=parts.memory.prompt_block(), memory=block, recalled=recalled)
+    if any(tool.name == VIEW for tool in parts.offered):
+        facts = replace(facts, skills=runtime.skills.prompt_block(parts.cwd, principal))
     return facts
 
 
@@ -159,13 +159,12 @@ def system_prompt(facts: PromptFacts, *, extra: str = "") -> str:
     return "\n\n".join(part for part in (_CORE, place, extra.strip()) if part)
 
 
-def spill(session: Session, text: str) -> str:
+def spill(runtime: Runtime, principal: str, text: str) -> str:
     """A text that a plugin adds to the conversation; of a very long one, a preview and the file that has all of it."""
-    runtime = session.runtime
     if len(text) <= runtime.config.hooks.output_spill.max_chars:
         return text
     data = text.encode("utf-8", "replace")
-    folder = principal_home(runtime.home, session.principal) / "spill"
+    folder = principal_home(runtime.home, principal) / "spill"
     path = folder / f"context-{hashlib.sha256(data).hexdigest()[:16]}.txt"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hermes.agent.approvals.guardrail import LoopGuardrail
-from hermes.agent.events import Listener, ignore_events
+from hermes.agent.events import ignore_events
 from hermes.agent.workers import wait_for
 from hermes.contract.events import CheckpointMissing, ToolEnded, ToolStarted
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.execution_chain import culprit_of
-from hermes.journal.turns.steps import NO_FIELDS, Message, TurnJournal
+from hermes.journal.turns.steps import NO_FIELDS, Message
 from hermes.models.reply import ToolRequest
-from hermes.scope import Scope
 
 if TYPE_CHECKING:
     from hermes.agent.pipelines.tool_call import ToolCall, ToolOutcome
-    from hermes.agent.session import Session
+    from hermes.agent.turn_parts import TurnParts
 
 # The pipeline of tool calls is imported with the first call: a turn that is one answer does without it.
 
@@ -55,14 +54,12 @@ class _Slot(msgspec.Struct):
 class ToolBatch:
     """Runs the calls of one reply: independent ones in parallel, the others in order."""
 
-    def __init__(
-        self, session: Session, journal: TurnJournal, scope: Scope, listener: Listener, loop: LoopGuardrail, step: int
-    ) -> None:
-        self._session = session
-        self._runtime = session.runtime
-        self._journal = journal
-        self._scope = scope
-        self._listener = listener
+    def __init__(self, parts: TurnParts, loop: LoopGuardrail, step: int) -> None:
+        self._runtime = parts.runtime
+        self._journal = parts.journal
+        self._scope = parts.scope
+        self._listener = parts.listener
+        self._cwd = parts.cwd
         self._loop = loop
         self._step = step
         self._settling = threading.Lock()
@@ -319,7 +316,7 @@ class ToolBatch:
         tool = self._runtime.tools.get(request.name) if request.name in offered else None
         content = self._journal.messages[0, 0]["content"]
         task = content if isinstance(content, str) else ""
-        context = tool_context(self._runtime, scope, self._session.cwd, task)
+        context = tool_context(self._runtime, scope, self._cwd, task)
         context.key = f"tool:{self._step}.{index}"
         context.before_waiting = self._journal.commit_soon
         return _Slot(index, context.key, ToolCall(self._runtime, request, scope, tool, context, loop=self._loop))

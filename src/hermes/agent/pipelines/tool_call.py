@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from hermes.agent.approvals.assessment import Decision
 from hermes.agent.approvals.gate import plugin_decision
 from hermes.agent.approvals.guardrail import LoopGuardrail
-from hermes.agent.runtime import Runtime
+from hermes.agent.runtime import OpenSession, Runtime
 from hermes.config.principals import principal_home
 from hermes.config.schema.modes import MODES
 from hermes.contract.events import TerminalOutputTransform, ToolEnded, ToolStarted, ToolStatus
@@ -304,9 +304,9 @@ class ToolCall(msgspec.Struct):
         """The turn of the user that the call belongs to, also when a child agent makes the call."""
         from hermes.checkpoints.recorder import TurnInProgress
 
-        session = self.runtime.open_sessions.get(self.scope.session_id)
+        session: OpenSession | None = self.runtime.open_sessions.get(self.scope.session_id)
         while session is not None and session.parent is not None:
-            above = self.runtime.open_sessions.get(session.parent.session_id)
+            above: OpenSession | None = self.runtime.open_sessions.get(session.parent.session_id)
             if above is None or above.journal is None:
                 break
             session = above

@@ -24,7 +24,7 @@ from hermes.tools.terminal.child_process import ChildProcess
 from hermes.tools.terminal.output import BoundedOutput, strip_escapes
 
 if TYPE_CHECKING:
-    from hermes.agent.runtime import Runtime
+    from hermes.agent.runtime import OpenSession, Runtime
 
 #: Tools that a script cannot call: they are the model's own, ask the user, or would run another script.
 KEPT_FROM_SCRIPTS = kept_from("script")
@@ -131,7 +131,7 @@ class ScriptRun:
 
     def _tools(self) -> dict[str, Tool]:
         """The tools of the session that a script may call."""
-        session = self.runtime.open_sessions.get(self.context.scope.session_id)
+        session: OpenSession | None = self.runtime.open_sessions.get(self.context.scope.session_id)
         offered: Sequence[Tool] = () if session is None else session.offered
         return {tool.name: tool for tool in offered if tool.name not in KEPT_FROM_SCRIPTS and tool.name.isidentifier()}
 
@@ -204,7 +204,7 @@ class ScriptRun:
         from hermes.agent.services import dispatch_call
 
         scope = self.context.scope
-        session = self.runtime.open_sessions.get(scope.session_id)
+        session: OpenSession | None = self.runtime.open_sessions.get(scope.session_id)
         journal = None if session is None else session.journal
         work = (self.runtime, scope, self.context.cwd, request.name, request.args, journal)
         try:

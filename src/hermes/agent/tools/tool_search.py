@@ -19,7 +19,7 @@ from hermes.tools.registry import Args, Tool, ToolContext, ToolRegistry
 from hermes.tools.results import tool_error, tool_result
 
 if TYPE_CHECKING:
-    from hermes.agent.runtime import Runtime
+    from hermes.agent.runtime import OpenSession, Runtime
     from hermes.config.schema.sections import ToolSearchConfig
 
 SEARCH, DESCRIBE, CALL = "tool_search", "tool_describe", "tool_call"
@@ -38,7 +38,7 @@ def search_tools(runtime: Runtime) -> list[Tool]:
     settings = runtime.config.tools.tool_search
 
     def hidden(context: ToolContext) -> list[Tool]:
-        session = runtime.open_sessions.get(context.scope.session_id)
+        session: OpenSession | None = runtime.open_sessions.get(context.scope.session_id)
         return [] if session is None else [tool for tool in session.offered if can_be_deferred(tool)]
 
     def search(args: Args, context: ToolContext) -> str:

@@ -1,0 +1,167 @@
+"""The hooks of a turn: what plugins are told of it, and what they say to it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+from hermes.agent.context.setup import Setup, spill
+from hermes.agent.events import TurnStatus, changed_paths, is_code
+from hermes.agent.pipelines.model_call import attempt_id
+from hermes.contract.events import (
+    AnswerTransform,
+    AnswerVerification,
+    SessionStarted,
+    ToolEnded,
+    TurnAnswered,
+    TurnEnded,
+    TurnStarted,
+)
+from hermes.errors import Interrupted
+from hermes.hooks.observers import Answer
+from hermes.journal.turns.decisions import PluginDecision
+
+if TYPE_CHECKING:
+    from hermes.agent.turn_parts import TurnParts
+
+
+class _TurnFields(TypedDict):
+    """The fields that every event of a turn has."""
+
+    session_id: str
+    task_id: str
+    turn_id: str
+    model: str
+    platform: str
+
+
+class TurnHooks:
+    """Fires the hooks of one turn, and reads what plugins answer."""
+
+    def __init__(self, parts: TurnParts) -> None:
+        self._parts = parts
+        self._hooks = parts.runtime.hooks
+
+    def started(self) -> TurnStarted:
+        """The event of its start."""
+        parts, journal = self._parts, self._parts.journal
+        return TurnStarted(
+            **self._fields(),
+            user_message=journal.messages[0, 0]["content"],
+            conversation_history=parts.transcript.earlier,
+            is_first_turn=journal.ordinal == 0,
+            sender_id=parts.sender_id,
+            resumed=bool(journal.steps),
+        )
+
+    def begin(self, setup: Setup) -> None:
+        """Tell of a new session and of the turn; what plugins add to the message becomes part of the setup."""
+        hooks, scope, runtime = self._hooks, self._parts.scope, self._parts.runtime
+        if self._parts.journal.ordinal == 0 and hooks.on_session_start is not None:
+            model = self._parts.models.model
+            hooks.on_session_start(SessionStarted(session_id=scope.session_id, model=model, platform=scope.platform))
+        if hooks.pre_llm_call is None:
+            return
+        pieces = [setup.context] if setup.context else []
+        for plugin, piece in _context_pieces(hooks.pre_llm_call(self.started())):
+            pieces.append(spill(runtime, scope.principal, piece))
+            setup.decisions.append(PluginDecision(plugin, "pre_llm_call", "added"))
+        setup.context = "\n\n".join(pieces)
+
+    def verify(self, text: str, calls: Sequence[ToolEnded], attempt: int) -> tuple[str | None, str] | None:
+        """What ``pre_verify`` says to an answer that follows changed files, and the plugin that says it.
+
+        None when it is not asked; without a message the answer is accepted.
+        """
+        emit = self._hooks.pre_verify
+        changed = changed_paths(calls) if emit is not None else []
+        if emit is None or not changed:
+            return None
+        verification = AnswerVerification(
+            **self._fields(),
+            coding=any(is_code(path) for path in changed),
+            attempt=attempt,
+            final_response=text,
+            changed_paths=changed,
+        )
+        return _nudge_from(emit(verification))
+
+    def transform(self, text: str) -> tuple[str, str]:
+        """The answer as plugins want it, and the plugin that changed it, if any."""
+        emit = self._hooks.transform_llm_output
+        if emit is None:
+            return text, ""
+        for answer in emit(AnswerTransform(**self._fields(), response_text=text)):
+            if isinstance(answer.value, str) and answer.value:
+                return answer.value, answer.plugin
+        return text, ""
+
+    def answered(self, answer: str, finish_reason: str) -> None:
+        """Tell of the answer, which is stored."""
+        emit = self._hooks.post_llm_call
+        if emit is None:
+            return
+        event = TurnAnswered(
+            **self._fields(),
+            user_message=self._parts.journal.messages[0, 0]["content"],
+            assistant_response=answer,
+            conversation_history=self._parts.transcript.messages(),
+            finish_reason=finish_reason,
+        )
+        # Cancelling the wait for an async callback does not undo the answer.
+        with contextlib.suppress(Interrupted):
+            emit(event)
+
+    def ended(self, status: TurnStatus, reason: str, finish_reason: str) -> None:
+        """Tell of the end, whatever it is."""
+        emit = self._hooks.on_session_end
+        if emit is None:
+            return
+        attempts = self._parts.journal.attempts_made
+        last_attempt = attempt_id(self._parts.journal.id, attempts) if attempts else ""
+        has_answer = status in ("completed", "incomplete")
+        event = TurnEnded(
+            **self._fields(),
+            api_request_id=last_attempt if status == "interrupted" else "",
+            completed=has_answer,
+            interrupted=status == "interrupted",
+            reason=reason,
+            finish_reason=finish_reason if has_answer else "",
+        )
+        with contextlib.suppress(Interrupted):
+            emit(event)
+
+    def _fields(self) -> _TurnFields:
+        scope = self._parts.scope
+        return {
+            "session_id": scope.session_id,
+            "task_id": scope.task_id,
+            "turn_id": scope.turn_id,
+            "model": self._parts.models.model,
+            "platform": scope.platform,
+        }
+
+
+def _context_pieces(answers: list[Answer]) -> list[tuple[str, str]]:
+    """The plugins that add something, and what."""
+    pieces: list[tuple[str, str]] = []
+    for plugin, value in answers:
+        piece = cast("dict[str, Any]", value).get("context") if isinstance(value, dict) else value
+        if isinstance(piece, str) and piece.strip():
+            pieces.append((plugin, piece))
+    return pieces
+
+
+def _nudge_from(answers: Sequence[Answer]) -> tuple[str | None, str]:
+    """The first answer that keeps the turn going, as the message for the model, and its plugin."""
+    for answer in answers:
+        if not isinstance(answer.value, dict):
+            continue
+        value = cast("dict[str, Any]", answer.value)
+        nudge = value.get("message") if value.get("action") == "continue" else None
+        if value.get("decision") == "block":
+            nudge = value.get("reason")
+        if isinstance(nudge, str) and nudge.strip():
+            return nudge, answer.plugin
+    return None, ""
