@@ -119,8 +119,8 @@ def host(home: Path, workdir: Path) -> Generator[Host]:
     ("message", "functions", "calls"),
     [
         pytest.param("SAY warm", 330, 535, id="say"),
-        pytest.param('CALL read_file {"path": "note.txt"}', 453, 1029, id="read"),
-        pytest.param('CALL terminal {"command": "cat note.txt"}', 532, 1238, id="command"),
+        pytest.param('CALL read_file {"path": "note.txt"}', 470, 1080, id="read"),
+        pytest.param('CALL terminal {"command": "cat note.txt"}', 545, 1270, id="command"),
     ],
 )
 def test_a_warm_message_stays_within_its_budget(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -13,6 +13,9 @@ from hermes.contract.events import ReasoningDelta, TextDelta, ToolEnded, TurnEve
 from hermes.errors import HermesError
 from hermes.models.costs.usage import Usage
 from hermes.sanitize import MaskedStream, Redactor
+
+if TYPE_CHECKING:
+    from hermes.journal.turns.steps import TurnState
 
 log = logging.getLogger("hermes.turn")
 
@@ -54,6 +57,30 @@ class TurnResult(msgspec.Struct, frozen=True):
         if self.status == "completed":
             return self
         raise TurnFailed(self.error or f"the turn was {self.status}", self)
+
+
+def recorded_result(
+    session_id: str, turn_id: str, state: TurnState, answer: str | None, error: str | None, finish_reason: str
+) -> TurnResult:
+    """The stored result of a turn that ended before."""
+    status: TurnStatus = "failed" if state in ("queued", "running") else state
+    # An answer that is not whole is recorded with what is to be said about it.
+    if state == "completed" and error:
+        status = "incomplete"
+    return TurnResult(
+        session_id=session_id,
+        turn_id=turn_id,
+        status=status,
+        answer=answer or "",
+        error=error,
+        usage=Usage(request_count=0),
+        model="",
+        provider="",
+        steps=0,
+        tool_calls=[],
+        duration=0.0,
+        finish_reason=finish_reason if state == "completed" else "",
+    )
 
 
 class TurnFailed(HermesError):

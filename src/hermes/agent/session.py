@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from hermes.agent.context.parts import TurnParts
 from hermes.agent.context.project import ProjectInstructions, files_of_call
 from hermes.agent.context.tokens import estimate
 from hermes.agent.context.transcript import SessionTranscript
-from hermes.agent.events import Listener, MaskedListener, TurnResult, TurnStatus, ignore_events
+from hermes.agent.events import Listener, MaskedListener, TurnResult, ignore_events, recorded_result
 from hermes.agent.llm.model_runtime import ModelRuntime
 from hermes.agent.memory.memory import Memory
 from hermes.agent.runtime import ParentCall, Runtime
-from hermes.agent.turn_parts import TurnParts
 from hermes.contract.events import SessionFinalized, ToolEnded, TurnEvent
 from hermes.errors import SessionBusy, SessionNotFound, UnfinishedTurn
 from hermes.journal.bodies import message_text
@@ -37,7 +37,6 @@ from hermes.journal.turns.lifecycle import (
 )
 from hermes.journal.turns.recovery import GIVEN_UP, MAX_TAKE_UPS, close_turn
 from hermes.journal.turns.steps import Message, TurnJournal, TurnState
-from hermes.models.costs.usage import Usage
 from hermes.sanitize import Memo
 from hermes.scope import Interrupt, Scope, new_id
 from hermes.tools.registry import Tool
@@ -187,7 +186,7 @@ class Session:
                 self._finish(("running",), listener, interrupt)
                 journal = begin()
             if journal.state != "running":
-                return _recorded_result(
+                return recorded_result(
                     self.id, journal.id, journal.state, journal.answer, journal.error, journal.finish_reason
                 )
             return self._run_turn(journal, listener, interrupt, context, is_structured=is_structured)
@@ -232,7 +231,7 @@ class Session:
                 self._finish(("running",), listener, interrupt)
                 journal = claim()
             if journal.state != "running":
-                return _recorded_result(
+                return recorded_result(
                     self.id, journal.id, journal.state, journal.answer, journal.error, journal.finish_reason
                 )
             if journal.lease.epoch != self._epoch_known + 1:
@@ -382,7 +381,7 @@ class Session:
 
     def _stored_result(self, turn: dict[str, Any]) -> TurnResult:
         finish_reason = finish_reason_of(self.runtime.store, self.id, turn["id"])
-        return _recorded_result(self.id, turn["id"], turn["state"], turn["answer"], turn["error"], finish_reason)
+        return recorded_result(self.id, turn["id"], turn["state"], turn["answer"], turn["error"], finish_reason)
 
     def undo(self, count: int = 1) -> list[UndoneTurn]:
         """Undo the last turns, as many as there are; returns them, oldest first. Files stay as they are."""
@@ -455,7 +454,7 @@ class Session:
             self.runtime.seal(self.id)
         self._turns_known = None
         self.transcript.earlier = Sessions(self.runtime.store).context(self.id)
-        result = _recorded_result(self.id, journal.id, journal.state, journal.answer, journal.error, "")
+        result = recorded_result(self.id, journal.id, journal.state, journal.answer, journal.error, "")
         return replace(result, error_type=TAKEN_UP_TOO_OFTEN)
 
     def _catch_up(self, journal: TurnJournal) -> None:
@@ -573,29 +572,5 @@ def stored_result(store: Store, turn_id: str) -> TurnResult | None:
     if row is None or row[1] in ("queued", "running"):
         return None
     session_id, state, answer, error = row
-    result = _recorded_result(session_id, turn_id, state, answer, error, finish_reason_of(store, session_id, turn_id))
+    result = recorded_result(session_id, turn_id, state, answer, error, finish_reason_of(store, session_id, turn_id))
     return result if state != "failed" else replace(result, error_type=error_type_of(store, session_id, turn_id))
-
-
-def _recorded_result(
-    session_id: str, turn_id: str, state: TurnState, answer: str | None, error: str | None, finish_reason: str
-) -> TurnResult:
-    """The stored result of a turn that ended before."""
-    status: TurnStatus = "failed" if state in ("queued", "running") else state
-    # An answer that is not whole is recorded with what is to be said about it.
-    if state == "completed" and error:
-        status = "incomplete"
-    return TurnResult(
-        session_id=session_id,
-        turn_id=turn_id,
-        status=status,
-        answer=answer or "",
-        error=error,
-        usage=Usage(request_count=0),
-        model="",
-        provider="",
-        steps=0,
-        tool_calls=[],
-        duration=0.0,
-        finish_reason=finish_reason if state == "completed" else "",
-    )

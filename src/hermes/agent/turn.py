@@ -15,14 +15,14 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.approvals.guardrail import LoopGuardrail
+from hermes.agent.context.hooks import TurnHooks
+from hermes.agent.context.parts import TurnParts
 from hermes.agent.context.requests import RequestBuilder
 from hermes.agent.context.setup import CONTINUE, OUT_OF_BUDGET, OUT_OF_TURNS, Setup, make_setup
 from hermes.agent.context.transcript import MessagePlace, assistant_message
 from hermes.agent.events import TurnResult, TurnStatus, ignore_events
 from hermes.agent.pipelines.batch import ToolBatch
 from hermes.agent.pipelines.model_call import Answered, ModelCall, ToolDefinition, attempt_id
-from hermes.agent.turn_hooks import TurnHooks
-from hermes.agent.turn_parts import TurnParts
 from hermes.contract.events import (
     ToolEnded,
 )

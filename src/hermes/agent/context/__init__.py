@@ -1,1 +1,1 @@
-"""The context of a turn: transcript, system prompt, requests to the model, and compaction to fit its window."""
+"""The context of a turn: its parts, hooks, transcript, system prompt, requests, and compaction to fit the window."""

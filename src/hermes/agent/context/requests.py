@@ -21,11 +21,11 @@ from hermes.models.costs.usage import Usage
 from hermes.scope import Scope, current_scope
 
 if TYPE_CHECKING:
+    from hermes.agent.context.parts import TurnParts
     from hermes.agent.context.setup import Setup
     from hermes.agent.context.window import BeforeCompress, ContextWindow
     from hermes.agent.memory.memory import Memory
     from hermes.agent.runtime import Runtime
-    from hermes.agent.turn_parts import TurnParts
     from hermes.models.endpoint import Endpoint
 
 log = logging.getLogger("hermes.context")

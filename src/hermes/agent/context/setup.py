@@ -18,8 +18,8 @@ from hermes.journal.turns.decisions import PluginDecision
 from hermes.tools.skills.skills import VIEW
 
 if TYPE_CHECKING:
+    from hermes.agent.context.parts import TurnParts
     from hermes.agent.runtime import Runtime
-    from hermes.agent.turn_parts import TurnParts
 
 log = logging.getLogger("hermes.turn")
 

@@ -22,8 +22,8 @@ from hermes.journal.turns.steps import NO_FIELDS, Message
 from hermes.models.reply import ToolRequest
 
 if TYPE_CHECKING:
+    from hermes.agent.context.parts import TurnParts
     from hermes.agent.pipelines.tool_call import ToolCall, ToolOutcome
-    from hermes.agent.turn_parts import TurnParts
 
 # The pipeline of tool calls is imported with the first call: a turn that is one answer does without it.
 

@@ -23,7 +23,7 @@ from hermes.hooks.observers import Answer
 from hermes.journal.turns.decisions import PluginDecision
 
 if TYPE_CHECKING:
-    from hermes.agent.turn_parts import TurnParts
+    from hermes.agent.context.parts import TurnParts
 
 
 class _TurnFields(TypedDict):

@@ -1,4 +1,4 @@
-"""What a turn works with: the parts of its session and of the host, each named."""
+"""The parts that a turn works with: those of its session and of the host, each by name."""
 
 from __future__ import annotations
 
