@@ -143,7 +143,7 @@ class LocalDispatcher:
             if turn is not None and turn.now.state != "suspended":
                 return  # it waits or runs
             if turn is None:
-                if submission.state != "running":
+                if submission.state not in ("queued", "running"):
                     return  # it has ended
                 turn = self._turns[turn_id] = _LocalTurn(submission)
             turn.now, turn.interrupt = DispatchedTurn("queued"), Interrupt()
@@ -170,6 +170,11 @@ class LocalDispatcher:
         if is_here:
             return True
         if submission.state != "running":
+            if turn is not None:  # another process has continued it since it was suspended here
+                with self._changed:
+                    self._queue.let_go(submission.session_id)
+                    self._end(turn_id, DispatchedTurn("ended", self._execution.result(turn_id)))
+                    self._start_ready()
             return False
         self._execution.abandon(submission, reason)
         with self._changed:

@@ -180,6 +180,11 @@ class Sessions:
         row = self._store.read(lambda connection: connection.execute(query, (session_id, request_key)).fetchone())
         return None if row is None else dict(zip(("id", "state", "answer", "error"), row, strict=True))
 
+    def open_turns(self, session_id: str) -> dict[str, str]:
+        """The ids of the turns that have not ended, by their idempotency keys."""
+        query = "SELECT request_key, id FROM turns WHERE session_id = ? AND state IN ('queued', 'running')"
+        return dict(self._store.read(lambda connection: connection.execute(query, (session_id,)).fetchall()))
+
     def events(self, session_id: str, *, after: int = 0) -> list[dict[str, Any]]:
         """The committed events with a sequence number above ``after``."""
         return self._store.read(lambda connection: _events(connection, session_id, after))

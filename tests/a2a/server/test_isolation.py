@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.a2a.server.store.contexts import ContextSessions
-from hermes.a2a.server.store.database import Database
+from hermes.a2a.server.store.takeover import take_over
 from hermes.agent.session import Session
-from hermes.config import A2AConfig, Config, PrincipalConfig
+from hermes.config import A2AConfig, PrincipalConfig
 from hermes.config.principals import default_workspace, principal_home
 from hermes.config.schema.sections import (
     ApprovalsConfig,
@@ -22,10 +21,9 @@ from hermes.config.schema.sections import (
     OutputSpillConfig,
 )
 from hermes.errors import ConfigError
-from hermes.http_server.principals import read_principals
-from hermes.sanitize import Redactor
 from hermes.testing import RecordedRequest, ScriptedProvider, text, tool_call
 from support import HostFactory
+from support.a2a_old_file import write_old_file
 from support.a2a_rig import Served, served, wire_message
 from support.approval_rig import RISKY
 from support.configured import configured_host
@@ -252,12 +250,8 @@ def test_sessions_of_older_versions_are_given_to_their_callers(make_host: HostFa
         old.run("from alice")
         own.run("from the owner")
         assert len(host.search.search("alice")) == 1
-        database = Database(home / "a2a.db")
-        row = ("alice", "context", old.id)
-        database.transact(lambda connection: connection.execute("INSERT INTO contexts VALUES (?, ?, ?)", row))
-        principals = read_principals(Config(principals={"alice": CALLERS["alice"]}), ENV, Redactor())
-        ContextSessions(host, database, principals)
-        database.close()
+        write_old_file(home, contexts=[("alice", "context", old.id)])
+        take_over(host)
         found = {row.id: row.principal for row in host.sessions.list(children=True)}
         assert found.pop(own.id) == "" and set(found.values()) == {"alice"} and len(found) == 2
         assert host.search.search("alice") == [] and len(host.search.search("alice", principal="alice")) == 1

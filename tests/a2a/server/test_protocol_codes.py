@@ -9,16 +9,13 @@ from typing import Any, cast
 import httpx
 import pytest
 from a2a.server.routes import create_jsonrpc_routes, create_rest_routes
-from a2a.server.tasks import InMemoryTaskStore
 from starlette.applications import Starlette
 
 from hermes.a2a.card import CardOptions, agent_card
 from hermes.a2a.server.handler import A2ARequestHandler
 from hermes.a2a.server.runner import TurnRunner
-from hermes.a2a.server.store.database import Database
-from hermes.a2a.server.store.messages import AcceptedMessages
-from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
 from support.a2a_rig import VERSION, Served, wire_message
+from support.a2a_tables import a2a_tables
 
 PUSH_METHODS: dict[str, dict[str, str]] = {
     "CreateTaskPushNotificationConfig": {"taskId": "t", "url": "http://127.0.0.1:9/a"},
@@ -36,11 +33,10 @@ def test_push_methods_of_a_server_without_push(tmp_path: Path) -> None:
         # No request gets as far as a turn.
         handler = A2ARequestHandler(
             cast("TurnRunner", None),
-            InMemoryTaskStore(),
+            tables.tasks(),
             card,
             card,
-            webhooks=SqlitePushConfigStore(database),
-            messages=AcceptedMessages(database),
+            webhooks=tables.webhooks(),
         )
         app = Starlette(routes=[*create_jsonrpc_routes(handler, "/"), *create_rest_routes(handler)])
         transport = httpx.ASGITransport(app)
@@ -52,11 +48,8 @@ def test_push_methods_of_a_server_without_push(tmp_path: Path) -> None:
             codes.append((await client.get("/tasks/t/pushNotificationConfigs")).status_code)
         return codes
 
-    database = Database(tmp_path / "a2a.db")
-    try:
+    with a2a_tables(tmp_path) as tables:
         assert asyncio.run(call()) == [-32003] * 4 + [400]
-    finally:
-        database.close()
 
 
 @pytest.mark.parametrize(

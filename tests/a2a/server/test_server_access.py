@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
-from a2a.server.context import ServerCallContext
 from a2a.server.routes import create_jsonrpc_routes, create_rest_routes
-from a2a.server.tasks import InMemoryTaskStore
-from a2a.types import Task
 from starlette.applications import Starlette
 
 from hermes.a2a.card import CardOptions, agent_card
 from hermes.a2a.server.handler import A2ARequestHandler
-from hermes.a2a.server.store.database import Database
-from hermes.a2a.server.store.messages import AcceptedMessages
-from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
+from hermes.a2a.server.store.tasks import JournalTaskStore, StoredTask
 from hermes.config import A2AConfig, Config, PrincipalConfig
 from hermes.config.schema.sections import A2APushConfig
 from hermes.errors import HermesError
@@ -29,6 +26,7 @@ from hermes.http_server.principals import Principals, read_principals
 from hermes.sanitize import Redactor
 from hermes.testing import ScriptedProvider, failure, reasoning, text
 from support.a2a_rig import UNUSED_TLS, VERSION, calling, said, send, served, state_name, wire_message
+from support.a2a_tables import a2a_tables
 from support.webhook import webhook
 
 ALICE, BOB, CAROL = (f"the-token-of-{name}-0123456789" for name in ("alice", "bob", "carol"))
@@ -157,33 +155,33 @@ def test_sentinels_are_on_no_channel(home: Path, workdir: Path, reply: Any, answ
         seen = {name: getattr(response, "text", str(response)) for name, response in channels.items()}
         hook.wait(3)  # submitted, working, and how it ended
         seen["push"] = b"".join(hook.bodies).decode()
-    seen["file"] = b"".join(path.read_bytes() for path in sorted(home.glob("a2a.db*"))).decode("latin-1")
+    with closing(sqlite3.connect(home / "state.db")) as connection:
+        bodies = connection.execute("SELECT body FROM a2a_tasks").fetchall()
+        seen["table"] = b"".join(body for (body,) in bodies).decode("latin-1")
     for name, words in seen.items():
         assert "SENTINEL" not in words and "THOUGHT" not in words, name
         assert (answer or "Agent error: ProviderError") in words, name
 
 
-class BrokenStore(InMemoryTaskStore):
-    """Fails with words that are for nobody."""
+class BrokenStore(JournalTaskStore):
+    """Fails with words that no caller may see."""
 
-    async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
+    async def find(self, task_id: str, owner: str) -> StoredTask | None:
         raise RuntimeError(SECRET)
 
-    async def list(self, params: Any, context: ServerCallContext) -> Any:
+    async def list(self, params: Any, context: Any) -> Any:
         raise RuntimeError(SECRET)
 
 
 def test_of_an_internal_error_only_the_class_is_sent(home: Path, workdir: Path) -> None:
     async def call() -> None:
         card = agent_card(CardOptions(base_url="http://127.0.0.1:1", extended=True))
-        database = Database(home / "a2a.db")
         requests = A2ARequestHandler(
             NoTurns(),  # pyright: ignore[reportArgumentType]
-            BrokenStore(),
+            BrokenStore(tables.store, "server", tables.workers),
             card,
             card,
-            webhooks=SqlitePushConfigStore(database),
-            messages=AcceptedMessages(database),
+            webhooks=tables.webhooks(),
         )
         routes = [
             *create_jsonrpc_routes(requests, "/", enable_v0_3_compat=True),
@@ -199,9 +197,9 @@ def test_of_an_internal_error_only_the_class_is_sent(home: Path, workdir: Path) 
                 response = await client.get(path, headers=VERSION)
                 assert SECRET not in response.text and response.status_code == 500, path
         await requests.aclose()
-        database.close()
 
-    asyncio.run(call())
+    with a2a_tables(home) as tables:
+        asyncio.run(call())
 
 
 class NoTurns:

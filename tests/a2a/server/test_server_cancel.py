@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from a2a.server.context import ServerCallContext
-from a2a.server.tasks import InMemoryTaskStore
 from a2a.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -24,6 +23,7 @@ from a2a.utils.errors import TaskNotCancelableError
 from hermes.a2a.server import task as task_module
 from hermes.testing import ScriptedProvider, by_step, hanging, text, tool_call
 from support.a2a_rig import SilentModel, calling, kinds, said, served, state_name, stream
+from support.a2a_tables import a2a_tables
 from support.waiting import read_pid, wait_until_gone
 
 
@@ -130,7 +130,7 @@ def test_a_queued_task_is_canceled_without_waiting(home: Path, workdir: Path) ->
         assert len(provider.requests) == 1
 
 
-def test_a_job_that_is_canceled_before_its_first_step_leaves_the_task_idle() -> None:
+def test_a_job_that_is_canceled_before_its_first_step_leaves_the_task_idle(home: Path) -> None:
     async def notify(_task_id: str, _event: object) -> None:
         pytest.fail("no event")
 
@@ -138,14 +138,15 @@ def test_a_job_that_is_canceled_before_its_first_step_leaves_the_task_idle() -> 
         pytest.fail("it has no first step")
 
     async def run() -> None:
-        task = task_module.ActiveTask(Task(id="t"), ServerCallContext(), InMemoryTaskStore(), notify)
+        task = task_module.ActiveTask(Task(id="t"), ServerCallContext(), tables.tasks(), notify)
         task.start(job(), ServerCallContext())
         assert task.is_running
         await task.abort()
         await task.wait_until_idle()
         assert not task.is_running and task.is_unused
 
-    asyncio.run(run())
+    with a2a_tables(home) as tables:
+        asyncio.run(run())
 
 
 def test_the_streams_of_waiting_tasks_end_with_the_server(home: Path, workdir: Path) -> None:

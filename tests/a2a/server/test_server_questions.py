@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 from a2a.server.context import ServerCallContext
-from a2a.server.tasks import InMemoryTaskStore
 from a2a.types import CancelTaskRequest, GetTaskRequest, Part, Task, TaskState
 from google.protobuf import json_format, struct_pb2
 
@@ -19,8 +18,10 @@ from hermes.a2a.server.task import ActiveTask
 from hermes.config import A2AConfig, PrincipalConfig
 from hermes.dispatch.local import LocalDispatcher
 from hermes.journal.questions import Questions
+from hermes.journal.turns.lifecycle import open_submissions
 from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
 from support import waiting
+from support.a2a_old_file import move_to_old_file
 from support.a2a_rig import (
     artifact_text,
     calling,
@@ -32,6 +33,7 @@ from support.a2a_rig import (
     status_text,
     wait_until,
 )
+from support.a2a_tables import a2a_tables
 from support.approval_rig import RISKY
 
 COLOUR = {"question": "Which colour?", "choices": ["red", "blue"]}
@@ -198,12 +200,8 @@ def test_a_waiting_task_can_be_canceled(home: Path, workdir: Path) -> None:
 
 
 def make_older(home: Path, change_journal: str) -> None:
-    """Make the files look as the version before wrote them, when questions were in ``a2a.db``."""
-    with closing(sqlite3.connect(home / "a2a.db")) as connection, connection:
-        connection.executescript(
-            "CREATE TABLE questions (x); CREATE TABLE answers (x); DROP TABLE messages; "
-            "ALTER TABLE push_configs DROP COLUMN version; PRAGMA user_version = 2;"
-        )
+    """Make the files look as an old version wrote them, when questions were in ``a2a.db``."""
+    move_to_old_file(home, version=2)
     with closing(sqlite3.connect(home / "state.db")) as connection, connection:
         connection.execute(change_journal)
         connection.execute("DELETE FROM submissions")  # a server ran its turns without a dispatcher
@@ -230,7 +228,7 @@ def test_an_approval_of_an_older_version_has_a_deadline_again(home: Path, workdi
     assert not (workdir / "ran").exists()
 
 
-def test_an_answer_waits_for_the_job_that_asked() -> None:
+def test_an_answer_waits_for_the_job_that_asked(home: Path) -> None:
     """The question is stored, and so can be answered, a moment before that job ends."""
 
     async def notify(_task_id: str, _event: object) -> None:
@@ -238,7 +236,7 @@ def test_an_answer_waits_for_the_job_that_asked() -> None:
 
     async def run() -> None:
         asking = asyncio.Event()
-        task = ActiveTask(Task(id="t"), ServerCallContext(), InMemoryTaskStore(), notify)
+        task = ActiveTask(Task(id="t"), ServerCallContext(), tables.tasks(), notify)
         job = task.start(wait_for(asking), ServerCallContext())
         await task.wait_for_end_of_question()
         assert task.is_running, "a job that asks nothing is not waited for"
@@ -253,7 +251,8 @@ def test_an_answer_waits_for_the_job_that_asked() -> None:
     async def wait_for(event: asyncio.Event) -> None:
         await event.wait()
 
-    asyncio.run(run())
+    with a2a_tables(home) as tables:
+        asyncio.run(run())
 
 
 @pytest.mark.parametrize("is_fast", [False, True])
@@ -262,14 +261,16 @@ def test_a_question_of_an_older_version_is_asked_again(
 ) -> None:
     """It was not in the journal: the next server continues the turn, which asks again.
 
-    ``is_fast``: the turn has asked before the server looks at the task.
+    ``is_fast``: the turn has asked before the server looks at the task, as one on a worker may.
     """
     start = LocalDispatcher.start
 
     def start_and_wait(dispatcher: LocalDispatcher) -> None:
         start(dispatcher)
-        questions = Questions(getattr(dispatcher, "_host").store)  # noqa: B009
-        waiting.wait_until(questions.pending, "the question")
+        store = getattr(dispatcher, "_host").store  # noqa: B009
+        for left in open_submissions(store):
+            dispatcher.resume(left.turn_id)
+        waiting.wait_until(Questions(store).pending, "the question")
 
     async def ask() -> Task:
         async with calling(agent, streaming=False) as client:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import stat
 import threading
 import time
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from a2a.server.context import ServerCallContext
@@ -17,7 +17,9 @@ from a2a.types import (
     Artifact,
     GetTaskRequest,
     ListTasksRequest,
+    Message,
     Part,
+    Role,
     Task,
     TaskPushNotificationConfig,
     TaskState,
@@ -26,26 +28,29 @@ from a2a.types import (
 from a2a.utils.errors import InvalidParamsError
 
 from hermes.a2a.server.access.user import PrincipalUser
-from hermes.a2a.server.store import database as database_module
-from hermes.a2a.server.store.database import Database
-from hermes.a2a.server.store.tasks import SqliteTaskStore, delete_old
-from hermes.a2a.server.store.webhooks import MAX_WEBHOOKS, SqlitePushConfigStore
-from hermes.errors import HermesError
+from hermes.a2a.server.store import tasks as tasks_module
+from hermes.a2a.server.store.tasks import StoredTask
+from hermes.a2a.server.store.webhooks import MAX_WEBHOOKS
+from hermes.errors import JournalError
 from hermes.http_server.principals import Principal
 from hermes.testing import ScriptedProvider, hanging, text
 from support.a2a_rig import artifact_text, calling, said, send, served, state_name, wire_message
+from support.a2a_tables import A2ATables, a2a_tables
 
 ALICE = ServerCallContext(user=PrincipalUser(Principal("alice")))
 BOB = ServerCallContext(user=PrincipalUser(Principal("bob")))
-WORKING, FAILED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_FAILED
+SUBMITTED, WORKING = TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING
+FAILED, CANCELED = TaskState.TASK_STATE_FAILED, TaskState.TASK_STATE_CANCELED
+WAITING = TaskState.TASK_STATE_INPUT_REQUIRED
 COMPLETED = TaskState.TASK_STATE_COMPLETED
+#: One server: what it has stored, it may change.
+SERVER = "server"
 
 
 @pytest.fixture
-def database(home: Path) -> Generator[Database]:
-    made = Database(home / "a2a.db")
-    yield made
-    made.close()
+def tables(home: Path) -> Generator[A2ATables]:
+    with a2a_tables(home) as made:
+        yield made
 
 
 def task(name: str, state: TaskState = COMPLETED, *, at: float = 0.0, context_id: str = "c") -> Task:
@@ -55,9 +60,13 @@ def task(name: str, state: TaskState = COMPLETED, *, at: float = 0.0, context_id
     return made
 
 
-def test_chunks_are_joined_and_written_with_the_next_status(database: Database) -> None:
+def message(words: str) -> Message:
+    return Message(message_id="m", role=Role.ROLE_USER, parts=[Part(text=words)])
+
+
+def test_chunks_are_joined_and_written_with_the_next_status(tables: A2ATables) -> None:
     async def run() -> None:
-        store = SqliteTaskStore(database)
+        store = tables.tasks(SERVER)
         made = task("t", WORKING)
         await store.save(made, ALICE)
         for piece in "abc":
@@ -67,10 +76,12 @@ def test_chunks_are_joined_and_written_with_the_next_status(database: Database) 
             await store.save(made, ALICE)
         known = await store.get("t", ALICE)
         assert known is not None and [part.text for part in known.artifacts[0].parts] == ["abc"]
-        assert await SqliteTaskStore(database).get("t", ALICE) == task("t", WORKING)
+        await asyncio.to_thread(store.flush)
+        assert await tables.tasks(SERVER).get("t", ALICE) == task("t", WORKING)
         made.status.state = COMPLETED
         await store.save(made, ALICE)
-        written = await SqliteTaskStore(database).get("t", ALICE)
+        await asyncio.to_thread(store.flush)
+        written = await tables.tasks(SERVER).get("t", ALICE)
         assert written is not None and written == made and artifact_text(written) == "abc"
         assert await store.get("t", BOB) is None
         await store.delete("t", BOB)
@@ -81,9 +92,9 @@ def test_chunks_are_joined_and_written_with_the_next_status(database: Database) 
     asyncio.run(run())
 
 
-def test_a_task_from_the_store_is_a_copy(database: Database) -> None:
+def test_a_task_from_the_store_is_a_copy(tables: A2ATables) -> None:
     async def run() -> None:
-        store = SqliteTaskStore(database)
+        store = tables.tasks(SERVER)
         await store.save(task("t", WORKING), ALICE)
         first = await store.get("t", ALICE)
         assert first is not None
@@ -94,9 +105,9 @@ def test_a_task_from_the_store_is_a_copy(database: Database) -> None:
     asyncio.run(run())
 
 
-def test_pagination_lists_every_task_once(database: Database) -> None:
+def test_pagination_lists_every_task_once(tables: A2ATables) -> None:
     async def run() -> None:
-        store = SqliteTaskStore(database)
+        store = tables.tasks(SERVER)
         made = [task(f"t{number}", at=1_000 + number // 3) for number in range(10)] + [task("u1"), task("u2")]
         for one in made:
             await store.save(one, ALICE)
@@ -117,9 +128,9 @@ def test_pagination_lists_every_task_once(database: Database) -> None:
     asyncio.run(run())
 
 
-def test_webhooks_are_kept_by_owner(database: Database) -> None:
+def test_webhooks_are_kept_by_owner(tables: A2ATables) -> None:
     async def run() -> None:
-        store = SqlitePushConfigStore(database)
+        store = tables.webhooks()
         first = await store.set_info("t", TaskPushNotificationConfig(url="https://a.example"), ALICE)
         assert (first.task_id, first.id) == ("t", "t")
         await store.set_info("t", TaskPushNotificationConfig(id="2", url="https://b.example"), ALICE)
@@ -135,7 +146,7 @@ def test_webhooks_are_kept_by_owner(database: Database) -> None:
     asyncio.run(run())
 
 
-def test_tasks_that_ended_long_ago_are_deleted_and_those_left_open_are_found(database: Database) -> None:
+def test_tasks_that_ended_long_ago_are_deleted_and_those_left_open_are_found(tables: A2ATables) -> None:
     now = time.time()
     tasks = [
         task("working", WORKING, at=now),
@@ -147,21 +158,22 @@ def test_tasks_that_ended_long_ago_are_deleted_and_those_left_open_are_found(dat
     ]
 
     async def fill() -> None:
-        store = SqliteTaskStore(database)
+        store = tables.tasks(SERVER)
         for one in tasks:
             await store.save(one, ALICE)
-        await SqlitePushConfigStore(database).set_info("old", TaskPushNotificationConfig(url="https://a"), ALICE)
+        await asyncio.to_thread(store.flush)
+        await tables.webhooks().set_info("old", TaskPushNotificationConfig(url="https://a"), ALICE)
 
     async def states() -> dict[str, str]:
-        page = await SqliteTaskStore(database).list(ListTasksRequest(page_size=100), ALICE)
-        assert await SqlitePushConfigStore(database).get_info_for_dispatch("old") == []
+        page = await tables.tasks(SERVER).list(ListTasksRequest(page_size=100), ALICE)
+        assert await tables.webhooks().get_info_for_dispatch("old") == []
         return {found.id: state_name(found.status.state) for found in page.tasks}
 
     async def left() -> list[tuple[str, str]]:
-        return [(owner, one.id) for owner, one in await SqliteTaskStore(database).not_ended()]
+        return [(one.owner, one.task.id) for one in await tables.tasks(SERVER).not_ended()]
 
     asyncio.run(fill())
-    delete_old(database, 30)
+    tables.tasks().delete_old(30)
     assert asyncio.run(states()) == {
         "working": "working",
         "submitted": "submitted",
@@ -171,33 +183,6 @@ def test_tasks_that_ended_long_ago_are_deleted_and_those_left_open_are_found(dat
     }
     # Those that had begun first: the others wait for them when they share a conversation.
     assert asyncio.run(left()) == [("alice", one) for one in ("old but parked", "parked", "working", "submitted")]
-
-
-def test_a_file_of_a_newer_program_is_left_alone(home: Path) -> None:
-    Database(home / "a2a.db").close()
-    assert stat.S_IMODE((home / "a2a.db").stat().st_mode) == 0o600
-    with closing(sqlite3.connect(home / "a2a.db")) as connection:
-        connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(HermesError, match="newer version"):
-        Database(home / "a2a.db")
-    (home / "a2a.db").write_bytes(b"no database at all" * 100)
-    with pytest.raises(HermesError, match="move it aside"):
-        Database(home / "a2a.db")
-
-
-def test_a_file_of_every_older_version_opens(home: Path) -> None:
-    home.mkdir()
-    migrations = database_module._MIGRATIONS  # pyright: ignore[reportPrivateUsage]
-    for version in range(1, len(migrations)):
-        path = home / f"{version}.db"
-        with closing(sqlite3.connect(path)) as connection:
-            connection.executescript(f"{''.join(migrations[:version])} PRAGMA user_version = {version};")
-            row = ("alice", "t", "c", int(COMPLETED), 1, task("t").SerializeToString())
-            connection.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?)", row)
-            connection.commit()
-        for _ in range(2):  # the second time there is nothing to change
-            with closing(Database(path)) as database:
-                assert asyncio.run(SqliteTaskStore(database).get("t", ALICE)) == task("t")
 
 
 def test_a_restarted_server_has_its_tasks_and_conversations(home: Path, workdir: Path) -> None:
@@ -229,96 +214,130 @@ def test_a_restarted_server_has_its_tasks_and_conversations(home: Path, workdir:
 
 def _put_back(home: Path, left: Task) -> None:
     """Make it look as if the server had been killed in the middle of its work."""
-    with closing(sqlite3.connect(home / "a2a.db")) as connection, connection:
-        values = (int(WORKING), left.SerializeToString(), left.id)
-        connection.execute("UPDATE tasks SET state = ?, body = ? WHERE id = ?", values)
+    with closing(sqlite3.connect(home / "state.db")) as connection, connection:
+        values = (int(WORKING), left.status.timestamp.ToNanoseconds(), left.SerializeToString(), left.id)
+        connection.execute("UPDATE a2a_tasks SET state = ?, updated_ns = ?, body = ? WHERE id = ?", values)
     with closing(sqlite3.connect(home / "state.db")) as connection, connection:
         connection.execute("UPDATE turns SET state = 'running', ended_at = NULL, error = NULL")
 
 
-def test_a_new_task_does_not_wait_for_the_batch_of_writes(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_module, "_SECONDS_TO_BATCH", 3_600.0)
+def states_in(tables: A2ATables) -> dict[str, int]:
+    query = "SELECT id, state FROM a2a_tasks"
+    return dict(tables.store.read(lambda connection: connection.execute(query).fetchall()))
+
+
+def test_a_task_is_stored_when_it_is_accepted(tables: A2ATables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its message, its conversation and its webhook; the same message again is the same task."""
+    monkeypatch.setattr(tasks_module, "_SECONDS_TO_BATCH", 3_600.0)
 
     async def run() -> None:
-        store = SqliteTaskStore(database)
-        await store.save(task("done"), ALICE)  # this one waits for it
-        await store.save(task("t", WORKING), ALICE)
-        with closing(sqlite3.connect(database.path)) as other:  # it sees what is committed
-            async with asyncio.timeout(20):
-                while not other.execute("SELECT 1 FROM tasks WHERE id = 't'").fetchall():
-                    await asyncio.sleep(0.005)
+        store, hook = tables.tasks(SERVER), TaskPushNotificationConfig(task_id="t", id="h", url="https://a.example")
+        first = await store.accept(task("t", SUBMITTED), message("hello"), ALICE, hook)
+        assert first.is_new and first.session_id
+        assert states_in(tables) == {"t": SUBMITTED}
+        assert await tables.webhooks().get_info("t", ALICE) == [hook]
+        for again in (store, tables.tasks("another server")):
+            known = await again.accept(task("u", SUBMITTED), message("hello"), ALICE)
+            assert (known.is_new, known.stored.task.id, known.stored.runner) == (False, "t", SERVER)
+        other = await store.accept(task("v", SUBMITTED), message("something else"), ALICE)
+        assert other.is_new and other.session_id == first.session_id, "one id for two messages of a conversation"
+        assert (await store.accept(task("t", SUBMITTED), message("hello"), BOB)).is_new
 
     asyncio.run(run())
 
 
-def test_a_question_is_on_disk_before_its_caller_gets_it(database: Database) -> None:
+def test_a_message_whose_task_failed_is_tried_again(tables: A2ATables) -> None:
     async def run() -> None:
-        store = SqliteTaskStore(database)
-        made = task("t", WORKING)
-        await store.save(made, ALICE)
-        made.status.state = TaskState.TASK_STATE_INPUT_REQUIRED
-        await store.save(made, ALICE)
-        with closing(sqlite3.connect(database.path)) as other:  # it sees what is committed
-            [(state,)] = other.execute("SELECT state FROM tasks").fetchall()
-        assert state == TaskState.TASK_STATE_INPUT_REQUIRED
+        store = tables.tasks(SERVER)
+        for name in ("t", "u"):
+            assert (await store.accept(task(name, SUBMITTED), message("hello"), ALICE)).is_new
+            await store.save(task(name, FAILED), ALICE)
+            await asyncio.to_thread(store.flush)
 
     asyncio.run(run())
 
 
-def test_a_commit_that_fails_leaves_the_file_usable(database: Database) -> None:
-    def fail(connection: sqlite3.Connection) -> None:
-        connection.execute("ROLLBACK")  # as SQLite does by itself when the disk is full
+def test_a_question_is_stored_before_its_caller_gets_it(tables: A2ATables) -> None:
+    async def run() -> None:
+        store = tables.tasks(SERVER)
+        made = task("t", WORKING)
+        await store.save(made, ALICE)
+        made.status.state = WAITING
+        await store.save(made, ALICE)
+        assert states_in(tables) == {"t": WAITING}
 
-    with pytest.raises(sqlite3.OperationalError, match="no transaction is active"):
-        database.transact(fail)
-    assert database.transact(lambda connection: connection.execute("SELECT 1").fetchone()) == (1,)
+    asyncio.run(run())
 
 
-def test_what_a_full_disk_kept_from_being_stored_is_stored_later(database: Database) -> None:
-    def fail(_connection: sqlite3.Connection) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
+def test_what_a_full_disk_kept_from_being_stored_is_stored_later(
+    tables: A2ATables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks_module, "_SECONDS_TO_BATCH", 3_600.0)
+
+    def fail(_work: object) -> None:
+        raise JournalError("no space left")
 
     async def run() -> None:
-        store = SqliteTaskStore(database)
+        store = tables.tasks(SERVER)
         await store.save(task("t", WORKING), ALICE)
-        with pytest.raises(sqlite3.OperationalError):
-            await database.run(fail)
-        made = task("t", WORKING)
-        made.status.state = TaskState.TASK_STATE_FAILED
+        with monkeypatch.context() as broken, pytest.raises(JournalError):
+            broken.setattr(tables.store, "write_soon", fail)
+            store.flush()
         await store.save(task("other"), ALICE)
-        await store.save(made, ALICE)  # newer than what failed
-        with pytest.raises(sqlite3.OperationalError):
-            await database.run(fail)
+        await store.save(task("t", FAILED), ALICE)  # newer than what failed
+        store.flush()
 
     asyncio.run(run())
-    stored = database.transact(lambda connection: connection.execute("SELECT id, state FROM tasks").fetchall())
-    assert dict(stored) == {"t": TaskState.TASK_STATE_FAILED, "other": TaskState.TASK_STATE_COMPLETED}
+    assert states_in(tables) == {"t": FAILED, "other": COMPLETED}
 
 
-def test_a_question_never_replaces_a_newer_state(database: Database) -> None:
-    release = threading.Event()
+def test_a_question_never_replaces_a_newer_state(tables: A2ATables, monkeypatch: pytest.MonkeyPatch) -> None:
+    release, write = threading.Event(), tables.store.write_soon
+
+    def blocked(work: Any) -> Any:
+        release.wait(20)
+        return write(work)
 
     async def run() -> None:
-        store = SqliteTaskStore(database)
-        made = task("t", WORKING)
-        made.status.state = TaskState.TASK_STATE_INPUT_REQUIRED
-        blocked = asyncio.ensure_future(database.run(lambda _connection: release.wait(20)))
-        asking = asyncio.ensure_future(store.save(made, ALICE))  # waits behind it
+        store = tables.tasks(SERVER)
+        monkeypatch.setattr(tables.store, "write_soon", blocked)
+        asking = asyncio.ensure_future(store.save(task("t", WAITING), ALICE))
         await asyncio.sleep(0)
-        canceled = task("t", WORKING)
-        canceled.status.state = TaskState.TASK_STATE_CANCELED
-        await store.save(canceled, ALICE)
+        await store.save(task("t", CANCELED), ALICE)
         release.set()
-        await asyncio.gather(blocked, asking)
+        await asking
+        await asyncio.to_thread(store.flush)
 
     asyncio.run(run())
-    stored = database.transact(lambda connection: connection.execute("SELECT state FROM tasks").fetchall())
-    assert stored == [(TaskState.TASK_STATE_CANCELED,)]
+    assert states_in(tables) == {"t": CANCELED}
 
 
-def test_webhooks_of_a_task_are_limited(database: Database) -> None:
+def test_one_server_at_a_time_answers_a_task(tables: A2ATables) -> None:
+    """What another one has taken or ended, a server no longer changes."""
+
     async def run() -> None:
-        store = SqlitePushConfigStore(database)
+        first, second = tables.tasks("first"), tables.tasks("second")
+        await first.accept(task("t", SUBMITTED, at=1), message("hello"), ALICE)
+        found = await second.find("t", "alice")
+        assert found is not None and found.runner == "first"
+        assert not await second.claim(StoredTask("alice", found.task, "")), "it is answered"
+        assert await second.claim(found), "its server is gone"
+        assert not await second.claim(found)
+        await first.save(task("t", COMPLETED, at=2), ALICE)
+        await asyncio.to_thread(first.flush)
+        assert states_in(tables) == {"t": SUBMITTED}
+        assert await first.cancel("alice", task("t", CANCELED, at=3))
+        assert not await first.cancel("alice", task("t", CANCELED, at=3))
+        await second.save(task("t", COMPLETED, at=4), ALICE)
+        await asyncio.to_thread(second.flush)
+        assert states_in(tables) == {"t": CANCELED}
+
+    asyncio.run(run())
+
+
+def test_webhooks_of_a_task_are_limited(tables: A2ATables) -> None:
+    async def run() -> None:
+        store = tables.webhooks()
         for number in range(MAX_WEBHOOKS):
             await store.set_info("t", TaskPushNotificationConfig(id=str(number), url="https://a.example"), ALICE)
         await store.set_info("t", TaskPushNotificationConfig(id="0", url="https://b.example"), ALICE)

@@ -1,10 +1,11 @@
-"""``hermes a2a serve`` in a cluster: its turns run on workers, and it follows, stops and finds them again."""
+"""``hermes a2a serve`` in a cluster: it follows and stops what workers run, and two servers share their tasks."""
 
 from __future__ import annotations
 
 import signal
 import threading
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from support.a2a_rig import UNUSED_TLS, VERSION, sse_documents, wire_message
 from support.cluster_rig import ClusterRig
 from support.postgres_server import PostgresServer
 from support.waiting import HANG, wait_until
+from support.webhook import webhook
 
 pytestmark = pytest.mark.slow
 
@@ -188,7 +190,109 @@ def texts_of(task: dict[str, Any]) -> list[str]:
     return [artifact["parts"][0]["text"] for artifact in task["artifacts"]]
 
 
-def test_two_servers_on_one_database_leave_each_others_turns_alone(cluster: ServedCluster) -> None:
+class TwoServers:
+    """Two servers with homes of their own and one database, for one caller."""
+
+    def __init__(self, cluster: ServedCluster, first: A2AProcess, second: A2AProcess) -> None:
+        self.cluster, self.first, self.second = cluster, first, second
+
+    def states(self, task_id: str) -> tuple[str, str]:
+        return state_of(self.first.task(task_id)), state_of(self.second.task(task_id))
+
+    def agree_on(self, state: str, task_id: str) -> None:
+        wait_until(lambda: self.states(task_id) == (state, state), f"{state} at both servers")
+
+
+@pytest.fixture(params=["auto", "here"])
+def two(cluster: ServedCluster, request: pytest.FixtureRequest) -> Generator[TwoServers]:
+    """Turns run on workers, and then in the servers themselves."""
+    sections = {
+        "a2a": {"principals": {"local": LOCAL}, "push": {"allowed_hosts": ["127.0.0.1"]}},
+        "worker": {"turns": request.param, "slots": 4},
+    }
+    other = cluster.rig.home.with_name("other")
+    cluster.configure(cluster.rig.home, **sections)
+    cluster.configure(other, **sections)
+    if request.param == "auto":
+        cluster.rig.start_workers(1)
+    with cluster.serving() as first, cluster.serving(other) as second:
+        yield TwoServers(cluster, first, second)
+        cluster.model.one.gate.set()
+        cluster.model.two.gate.set()
+
+
+def test_two_servers_on_one_database_serve_one_caller(two: TwoServers) -> None:
+    first, second, model = two.first, two.second, two.cluster.model
+    # Begun at one, read, listed and followed at the other, in which its conversation continues.
+    held = first.send("hold one", configuration=LATER)
+    assert model.one.held.wait(HANG)
+    two.agree_on("WORKING", held["id"])
+    assert [task["id"] for task in second.tasks()] == [held["id"]]
+    address = f"{second.url}/rest/tasks/{held['id']}:subscribe"
+    with httpx.stream("GET", address, headers=VERSION, timeout=HANG, verify=UNUSED_TLS) as response:
+        lines = response.iter_lines()
+        assert held["id"] in next(lines)
+        model.one.gate.set()
+        events = sse_documents("\n".join(lines))
+    assert events[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    said = [
+        part["text"] for one in events if "artifactUpdate" in one for part in one["artifactUpdate"]["artifact"]["parts"]
+    ]
+    assert "".join(said).endswith("Answer to hold one")
+    assert texts_of(second.task(held["id"])) == ["I will look.", "Answer to hold one"]
+    assert answer_of(second.send("again", contextId=held["contextId"])) == "Answer to again"
+    assert len(two.cluster.sessions()) == 1
+    # Asked at one, answered at the other; then the conversation goes on at the first.
+    waiting = first.send("risky")
+    two.agree_on("INPUT_REQUIRED", waiting["id"])
+    done = second.send("approve", taskId=waiting["id"])
+    assert (state_of(done), answer_of(done)) == ("COMPLETED", "done")
+    assert answer_of(first.task(waiting["id"])) == "done"
+    assert answer_of(first.send("more", contextId=waiting["contextId"])) == "Answer to more"
+    assert (two.cluster.rig.cwd / "ran").read_text() == "ran\n"
+    two.cluster.check()
+
+
+def test_the_same_message_at_two_servers_is_one_task(two: TwoServers) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        sent = [pool.submit(one.send, "hello", messageId="m") for one in (two.first, two.second)]
+        tasks = [one.result() for one in sent]
+    assert tasks[0]["id"] == tasks[1]["id"] and [answer_of(task) for task in tasks] == ["Answer to hello"] * 2
+    assert len(two.cluster.sessions()) == 1
+    assert two.cluster.rig.query("SELECT count(*) FROM turns") == [(1,)]
+
+
+def test_a_task_is_canceled_at_another_server_and_its_webhook_is_called_once(two: TwoServers) -> None:
+    """The webhook was added at the other server too, while the task was at work."""
+    with webhook() as hook:
+        held = two.first.send("hold one", configuration=LATER)
+        assert two.cluster.model.one.held.wait(HANG)
+        address = f"{two.second.url}/rest/tasks/{held['id']}/pushNotificationConfigs"
+        added = httpx.post(address, json={"url": hook.url}, headers=VERSION, timeout=HANG, verify=UNUSED_TLS)
+        assert added.status_code == 200, added.text
+        assert state_of(cancel(two.second, held["id"])) == "CANCELED"
+        two.agree_on("CANCELED", held["id"])
+        ended = "SELECT count(*) FROM turns WHERE state = 'interrupted'"
+        wait_until(lambda: two.cluster.rig.query(ended) == [(1,)], "the end of the turn")
+        # Another task with a webhook, so that a second notification about the first one would have come before it.
+        told = {"taskPushNotificationConfig": {"url": hook.url}}
+        assert answer_of(two.first.send("hello", configuration=told)) == "Answer to hello"
+        hook.wait(4)
+        assert hook.states == ["canceled", "submitted", "working", "completed"]
+    two.cluster.check()
+
+
+def test_the_tasks_of_a_server_that_dies_go_on_at_the_other(two: TwoServers) -> None:
+    held = two.first.send("hold one", configuration=LATER)
+    assert two.cluster.model.one.held.wait(HANG)
+    two.first.kill()
+    two.cluster.model.one.gate.set()
+    assert texts_of(two.second.ended(held["id"])) == ["I will look.", "Answer to hold one"]
+    assert (two.cluster.rig.cwd / "effects").read_text() == "step\n"
+    two.cluster.check()
+
+
+def test_the_owner_answers_for_callers_of_one_server(cluster: ServedCluster) -> None:
     """The callers of the second one may not approve: the owner does."""
     cluster.rig.start_workers(1)
     other = cluster.rig.home.with_name("other")
@@ -199,7 +303,6 @@ def test_two_servers_on_one_database_leave_each_others_turns_alone(cluster: Serv
         assert cluster.model.one.held.wait(HANG) and state_of(waiting) == "INPUT_REQUIRED"
         with cluster.serving(other) as second:
             asking = second.send("risky", configuration=LATER)
-            assert [task["id"] for task in second.tasks()] == [asking["id"]]
             asked: list[Any] = []
 
             def is_asked() -> bool:
@@ -234,6 +337,12 @@ def test_messages_are_refused_while_the_database_is_away(own_postgres: PostgresS
             own_postgres.stop(signal.SIGINT)
             refused = ask()
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
-            assert len(server.tasks()) == 1, "a message that was refused is no task"
             own_postgres.start()
+            wait_until(lambda: list_of(server), "the tasks after the database is back")
+            assert len(list_of(server)) == 1, "a message that was refused is no task"
             wait_until(lambda: ask().status_code == 200, "an answer after the database is back")
+
+
+def list_of(server: A2AProcess) -> list[Any]:
+    address = f"{server.url}/rest/tasks"
+    return httpx.get(address, headers=VERSION, timeout=HANG, verify=UNUSED_TLS).json().get("tasks", [])

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import logging
 import os
+import time
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 
 from a2a.server.context import ServerCallContext
 from a2a.server.routes import DefaultServerCallContextBuilder
+from a2a.types import TaskState
 from starlette.requests import Request
 from starlette.routing import Router
 from starlette.types import ASGIApp
@@ -24,12 +26,12 @@ from hermes.a2a.server.entry import SURFACE, task_entry
 from hermes.a2a.server.handler import A2ARequestHandler
 from hermes.a2a.server.runner import TurnRunner
 from hermes.a2a.server.store.contexts import ContextSessions
-from hermes.a2a.server.store.database import Database
-from hermes.a2a.server.store.messages import AcceptedMessages
-from hermes.a2a.server.store.tasks import SqliteTaskStore, delete_old
-from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
+from hermes.a2a.server.store.takeover import old_files, take_over
+from hermes.a2a.server.store.tasks import JournalTaskStore
+from hermes.a2a.server.store.webhooks import JournalPushConfigStore
 from hermes.a2a.server.transports.compat import rest_routes, rpc_routes
 from hermes.dispatch.choose import make_dispatcher, runs_on_workers
+from hermes.errors import JournalError
 from hermes.host import Host
 from hermes.http_server.principals import LOCAL, Principals
 from hermes.http_server.rate_limits import TaskSlots
@@ -38,6 +40,8 @@ from hermes.journal.questions import QuestionRow
 log = logging.getLogger("hermes.a2a")
 
 _SECONDS_BETWEEN_DEADLINE_CHECKS = 1.0
+#: How often the tasks of other servers are read, while anyone here follows them.
+_SECONDS_BETWEEN_LOOKS = 0.25
 #: Request headers with credentials, which are not passed on to the request handler.
 _CREDENTIALS = ("authorization", "x-api-key", "cookie")
 
@@ -70,20 +74,24 @@ class A2AServer:
         )
         self.card = agent_card(options)
         self._is_closed = self._is_recovered = False
-        self.database = Database(host.home / "a2a.db")
-        host.runtime.guard.protect(*self.database.files())
-        delete_old(self.database, settings.keep_days)
+        host.runtime.guard.protect(*old_files(host.home))
+        # Other servers see by it that this one lives, and continue its tasks when it does not.
+        host.store.check_after(host.runner.start())
+        take_over(host)
+        is_shared = bool(host.config.journal.url)
+        self._tasks = JournalTaskStore(host.store, host.runner.id, host.workers, is_shared=is_shared)
+        self._tasks.delete_old(settings.keep_days)
         self._slots = TaskSlots(settings.max_tasks, settings.max_waiting, settings.max_tasks_of_caller)
         check = self._check_journal if runs_on_workers(host.config) else None
         self.policy = AccessPolicy(principals, settings, self._slots, check)
-        self._contexts = ContextSessions(host, self.database, principals)
-        self._tasks = SqliteTaskStore(self.database)
+        self._contexts = ContextSessions(host, principals)
+        # No platforms: each task that was left resumes its own turn.
         self._dispatcher = make_dispatcher(
-            host, entries={SURFACE: task_entry(host)}, platforms=(SURFACE,), slots=settings.max_tasks
+            host, entries={SURFACE: task_entry(host)}, platforms=(), slots=settings.max_tasks
         )
         self._host = host
         self._runner = TurnRunner(host, self._contexts, self._tasks, self._slots, self._dispatcher)
-        webhooks = SqlitePushConfigStore(self.database)
+        webhooks = JournalPushConfigStore(host.store, host.workers, is_shared=is_shared)
         self._push = PushQueue(webhooks, settings.push, env, is_old=webhooks.is_old)
         self.handler = A2ARequestHandler(
             self._runner,
@@ -91,7 +99,6 @@ class A2AServer:
             self.card,
             agent_card(options, detailed=True) if principals else None,
             webhooks=webhooks,
-            messages=AcceptedMessages(self.database),
             push=self._push,
             may_push_to=self._push.accepts,
         )
@@ -110,11 +117,14 @@ class A2AServer:
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Router) -> AsyncGenerator[None]:
         await self.recover()
-        deadlines = asyncio.create_task(self._check_deadlines())
+        checks = [asyncio.create_task(self._check_deadlines())]
+        if self._tasks.is_shared:
+            checks.append(asyncio.create_task(self._follow_others()))
         try:
             yield
         finally:
-            deadlines.cancel()
+            for check in checks:
+                check.cancel()
             await self.aclose()
 
     async def _check_journal(self) -> None:
@@ -128,13 +138,21 @@ class A2AServer:
         if self._is_recovered:
             return
         self._is_recovered = True
-        left, count = await self._tasks.not_ended(), 0
-        await self._runner.close_left_turns({task.id for _, task in left})  # before anything of them runs
+        await self._runner.close_left_turns()  # before anything runs
         await self._host.workers.run(self._dispatcher.start)
-        for owner, task in left:
-            count += await self.handler.recover(task, self._call_of(owner))
+        count = await self._continue_left()
         if count:
             log.warning("%d tasks were running when the last server ended; they continue", count)
+
+    async def _continue_left(self) -> int:
+        """Continue the tasks whose server is gone; how many there were."""
+        dead = await self._dead_servers()
+        left = [one for one in await self._tasks.not_ended() if not one.runner or one.runner in dead]
+        return sum([await self.handler.recover(one, self._call_of(one.owner)) for one in left])
+
+    async def _dead_servers(self) -> list[str]:
+        servers, runner = await self._tasks.other_servers(), self._host.runner
+        return await self._host.workers.run(lambda: [one for one in servers if not runner.is_alive(one)])
 
     async def stop_turns(self) -> None:
         """Refuse new tasks and interrupt the running ones."""
@@ -150,7 +168,7 @@ class A2AServer:
         await self.handler.aclose()
         await asyncio.to_thread(self._dispatcher.release, 0.0)
         await self._push.aclose()
-        self.database.close()
+        await asyncio.to_thread(self._tasks.flush)
 
     # -- questions: answers of the owner, and deadlines -----------------------------------------------------------
 
@@ -161,23 +179,47 @@ class A2AServer:
         """Continue the tasks whose questions the owner has answered, or were not answered in time."""
         while True:
             await asyncio.sleep(_SECONDS_BETWEEN_DEADLINE_CHECKS)
-            if self._runner.has_parked:
-                for task in await self._runner.take_settled():
-                    self.handler.resume_parked(task)
-            if not self._tasks.has_waiting:
-                continue
-            for question in await self._runner.overdue():
-                try:
-                    await self._expire(question)
-                except Exception:
-                    log.exception("question %s cannot be closed after its deadline", question.id)
-                    await self._runner.withdraw(question, "its task cannot continue")
+            try:
+                await self._check_questions()
+            except JournalError as error:
+                log.warning("the questions of tasks cannot be looked at: %s", error)
+
+    async def _check_questions(self) -> None:
+        if self._runner.has_parked:
+            for task in await self._runner.take_settled():
+                self.handler.resume_parked(task)
+        for question in await self._runner.overdue():
+            try:
+                await self._expire(question)
+            except Exception:
+                log.exception("question %s cannot be closed after its deadline", question.id)
+                await self._runner.withdraw(question, "its task cannot continue")
 
     async def _expire(self, question: QuestionRow) -> None:
         context = await self._contexts.find(question.session_id)
-        task_id = None if context is None else self._tasks.waiting_in(context)
-        if context is not None and task_id is not None:
-            await self.handler.resume_overdue(task_id, self._call_of(context[0]))
+        if context is None:
+            return
+        open_tasks = await self._host.workers.run(lambda: self._tasks.open_in(*context))
+        for task_id, state in open_tasks.items():
+            if state == TaskState.TASK_STATE_INPUT_REQUIRED:
+                await self.handler.resume_overdue(task_id, self._call_of(context[0]))
+
+    # -- other servers of the same journal ------------------------------------------------------------------------
+
+    async def _follow_others(self) -> None:
+        """Follow the tasks of other servers for the callers here, and continue those of servers that are gone."""
+        checked_at = time.monotonic()
+        while True:
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+            try:
+                await self.handler.follow_others()
+                if time.monotonic() - checked_at > _SECONDS_BETWEEN_DEADLINE_CHECKS:
+                    checked_at = time.monotonic()
+                    await self.handler.give_up_taken()
+                    if await self._dead_servers():
+                        await self._continue_left()
+            except JournalError as error:
+                log.warning("the tasks of other servers cannot be looked at: %s", error)
 
 
 class CallContextBuilder(DefaultServerCallContextBuilder):

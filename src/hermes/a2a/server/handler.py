@@ -17,7 +17,7 @@ from uuid import uuid4
 from a2a.server.context import ServerCallContext
 from a2a.server.events import Event
 from a2a.server.request_handlers import RequestHandler
-from a2a.server.tasks import TaskStore
+from a2a.server.tasks.push_notification_config_store import normalize_push_notification_config
 from a2a.server.tasks.push_notification_sender import PushNotificationEvent
 from a2a.types import (
     AgentCard,
@@ -59,9 +59,8 @@ from hermes.a2a.push.sender import PushQueue
 from hermes.a2a.server.access.middleware import ADMISSION
 from hermes.a2a.server.questions import WAITS_FOR_OWNER
 from hermes.a2a.server.runner import TurnRunner
-from hermes.a2a.server.store.messages import AcceptedMessages
-from hermes.a2a.server.store.tasks import TERMINAL
-from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
+from hermes.a2a.server.store.tasks import TERMINAL, JournalTaskStore, StoredTask
+from hermes.a2a.server.store.webhooks import JournalPushConfigStore
 from hermes.a2a.server.task import ActiveTask, TaskSubscriber
 from hermes.a2a.server.transports.compat import is_old_call
 from hermes.http_server.rate_limits import Admission
@@ -73,12 +72,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 UrlCheck = Callable[[str], Awaitable[bool]]
 
 _MAX_REFERENCES = 10
-#: A message whose task ended like this is not answered; the same one again is a new task.
-_TRIED_AGAIN = (
-    TaskState.TASK_STATE_FAILED,
-    TaskState.TASK_STATE_REJECTED,
-    TaskState.TASK_STATE_CANCELED,
-)
 #: The package of values with any content; nothing in them is required.
 _FREE_FORM = "google.protobuf"
 #: Time for the turns to end when the server stops.
@@ -161,12 +154,11 @@ class A2ARequestHandler(RequestHandler):
     def __init__(
         self,
         runner: TurnRunner,
-        tasks: TaskStore,
+        tasks: JournalTaskStore,
         card: AgentCard,
         extended_card: AgentCard | None,
         *,
-        webhooks: SqlitePushConfigStore,
-        messages: AcceptedMessages,
+        webhooks: JournalPushConfigStore,
         push: PushQueue | None = None,
         may_push_to: UrlCheck | None = None,
     ) -> None:
@@ -175,7 +167,6 @@ class A2ARequestHandler(RequestHandler):
         self._card = card
         self._extended_card = extended_card
         self._webhooks = webhooks
-        self._messages = messages
         self._push = push
         self._may_push_to = may_push_to
         #: The tasks with a running turn or with subscribers.
@@ -208,7 +199,7 @@ class A2ARequestHandler(RequestHandler):
     @_guarded
     async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task:
         validate_history_length(params)
-        return apply_history_length(await self._known(params.id, context), params)
+        return apply_history_length((await self._known(params.id, context)).task, params)
 
     @_guarded
     async def on_list_tasks(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
@@ -227,10 +218,10 @@ class A2ARequestHandler(RequestHandler):
     @_guarded
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task:
         known = await self._known(params.id, context)
-        if known.status.state in TERMINAL:
+        if known.task.status.state in TERMINAL:
             raise TaskNotCancelableError
         task = self._activate(known, context)
-        if await task.cancel():
+        if await (task.cancel_elsewhere() if task.is_elsewhere else task.cancel()):
             await self._runner.release(task)
         self._drop_if_unused(task)
         if task.task.status.state != TaskState.TASK_STATE_CANCELED:
@@ -260,7 +251,7 @@ class A2ARequestHandler(RequestHandler):
         self, params: SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Event]:
         known = await self._known(params.id, context)
-        _refuse_if_ended(known)
+        _refuse_if_ended(known.task)
         async for event in self._subscribe(self._activate(known, context), TaskSubscriber(until_idle=False), None):
             yield event
 
@@ -289,17 +280,45 @@ class A2ARequestHandler(RequestHandler):
         """Continue a task whose caller did not answer its question in time."""
         task = self._activate(await self._known(task_id, context), context)
         if task.is_waiting and not task.is_running:
-            self._start(task, None, [], context)
+            with task.reserved():
+                if await task.claim():
+                    self._start(task, None, [], context)
         self._drop_if_unused(task)
 
-    async def recover(self, known: Task, context: ServerCallContext) -> bool:
-        """Continue a task that the last server left. False for one that waits for its caller as before."""
-        task = self._activate(known, context)
-        if task.is_waiting and await self._runner.waits_as_before(task):
-            self._drop_if_unused(task)
-            return False
-        self._run(task, self._runner.recover(task, await self._references(task.task.history[0], context)), context)
-        return True
+    async def recover(self, left: StoredTask, context: ServerCallContext) -> bool:
+        """Continue a task that a server left. False for one that waits for its caller, or that another server has."""
+        task = self._activate(left, context)
+        task.is_elsewhere = False
+        is_left = not (task.is_waiting and await self._runner.waits_as_before(task))
+        if is_left and not task.is_here and await task.claim(before=left.runner):
+            references = await self._references(task.task.history[0], context)
+            self._run(task, self._runner.recover(task, references), context)
+            return True
+        self._drop_if_unused(task)
+        return False
+
+    # -- other servers of the same journal ------------------------------------------------------------------------
+
+    async def follow_others(self) -> None:
+        """Pass on to subscribers and waiting calls what other servers have stored of their tasks."""
+        followed = [task for task in self._active.values() if not task.is_here and not task.is_ended]
+        stored = await self._tasks.stored([(task.owner, task.id) for task in followed]) if followed else {}
+        for task in followed:
+            newer = stored.get((task.owner, task.id))
+            if newer is not None and not task.is_here:
+                task.follow(newer)
+                self._drop_if_unused(task)
+
+    async def give_up_taken(self) -> None:
+        """Stop what this server answers and another one has ended."""
+        answered = {(task.owner, task.id): task for task in self._active.values() if task.is_here}
+        stored = await self._tasks.stored(answered) if answered else {}
+        for key, newer in stored.items():
+            task = answered[key]
+            is_taken = newer.runner not in ("", self._tasks.runner_id) or newer.task.status.state in TERMINAL
+            if is_taken and task.is_here and not task.is_ended:
+                await task.give_up(newer)
+                self._drop_if_unused(task)
 
     async def _deliver(self, params: SendMessageRequest, context: ServerCallContext) -> ActiveTask:
         """Create a task with the message, or add it to the task it names, and start its turn."""
@@ -308,53 +327,47 @@ class A2ARequestHandler(RequestHandler):
         message = params.message
         if message.role != Role.ROLE_USER:
             raise InvalidParamsError(message="message.role: a message to this agent has the role ROLE_USER (0.3: user)")
-        repeated = await self._repeated(message, context)
-        if repeated is not None:
-            return repeated
-        if message.task_id:
-            return await self._start_message(params, await self._addressed(message, context), context)
-        task = self._new_task(message, context)
-        # Before anything is awaited: the same message may come twice at once.
-        key = self._messages.keep(context.user.user_name, message, task.id)
-        try:
-            return await self._start_message(params, task, context)
-        except BaseException:
-            self._messages.forget(key)
-            raise
+        return await (self._continue if message.task_id else self._begin)(params, context)
 
-    async def _repeated(self, message: Message, context: ServerCallContext) -> ActiveTask | None:
-        """The task of a message that was accepted before; one that failed or was refused is tried again."""
-        if message.task_id:
-            known = await self._known(message.task_id, context)
-            is_known = any(
-                earlier.message_id == message.message_id and earlier.parts == message.parts for earlier in known.history
-            )
-            return self._activate(known, context) if is_known else None
-        task_id = self._messages.task_of(context.user.user_name, message)
-        if task_id is None:
-            return None
-        active = self._active.get(task_id)
-        known = active.task if active is not None else await self._tasks.get(task_id, context)
-        if known is None or known.status.state in _TRIED_AGAIN:
-            return None
-        return self._activate(known, context)
+    async def _begin(self, params: SendMessageRequest, context: ServerCallContext) -> ActiveTask:
+        """A new task with the message; the task of the same message, when it was accepted before."""
+        sent, webhook = params.message, None
+        task = self._new_task(sent, context)
+        if params.configuration.HasField("task_push_notification_config"):
+            config = params.configuration.task_push_notification_config
+            await self._check_webhook(config)
+            webhook = normalize_push_notification_config(task.id, config)
+        references = await self._references(sent, context)
+        accepted = await self._tasks.accept(task.task, sent, context, webhook)
+        if not accepted.is_new:
+            return self._activate(accepted.stored, context)
+        if webhook is not None:
+            self._webhooks.note(task.id)
+        task.session_id = accepted.session_id
+        task.output_modes = tuple(params.configuration.accepted_output_modes)
+        self._active[task.id] = task
+        with task.reserved():
+            await self._notify(task.id, task.task)
+            self._start(task, task.task.history[0], references, context)
+        return task
 
-    async def _start_message(
-        self, params: SendMessageRequest, task: ActiveTask, context: ServerCallContext
-    ) -> ActiveTask:
+    async def _continue(self, params: SendMessageRequest, context: ServerCallContext) -> ActiveTask:
+        """The task that a message names, with the message."""
         message = params.message
+        known = await self._known(message.task_id, context)
+        if any(one.message_id == message.message_id and one.parts == message.parts for one in known.task.history):
+            return self._activate(known, context)  # it was sent again
+        task = await self._addressed(message, context)
         task.output_modes = tuple(params.configuration.accepted_output_modes) or task.output_modes
         if params.configuration.HasField("task_push_notification_config"):
             await self._add_webhook(task.id, params.configuration.task_push_notification_config, context)
         references = await self._references(message, context)
-        if message.task_id:  # again: another message may have come first, and its turn may be over already
-            _refuse_if_ended(task.task)
-            _refuse_if_running(task)
+        # Again: another message may have come first, and its turn may be over already.
+        _refuse_if_ended(task.task)
+        _refuse_if_running(task)
         with task.reserved():  # from the check to the start of the job no other message is accepted
-            if message.task_id == task.id and task.task.history:
-                await task.add_message(message)
-            else:
-                await task.create(message)
+            if not await task.add_message(message):
+                raise UnsupportedOperationError(message=f"task {task.id} is running; wait for it, or cancel it")
             self._start(task, message, references, context)
         return task
 
@@ -387,19 +400,21 @@ class A2ARequestHandler(RequestHandler):
             status=TaskStatus(state=TaskState.TASK_STATE_SUBMITTED),
         )
         task.status.timestamp.GetCurrentTime()
+        task.history.append(message)
+        task.history[0].task_id, task.history[0].context_id = task.id, task.context_id
         has_new_context = not message.context_id
         return ActiveTask(task, context, self._tasks, self._notify, has_new_context=has_new_context)
 
     async def _addressed(self, message: Message, context: ServerCallContext) -> ActiveTask:
         """The task that a message names, if it accepts one now."""
         known = await self._current(message.task_id, context)
-        if message.context_id and message.context_id != known.context_id:
-            raise InvalidParamsError(message=f"task {known.id} belongs to the context {known.context_id}")
-        _refuse_if_ended(known)
+        if message.context_id and message.context_id != known.task.context_id:
+            raise InvalidParamsError(message=f"task {known.task.id} belongs to the context {known.task.context_id}")
+        _refuse_if_ended(known.task)
         task = self._activate(known, context)
         await task.wait_for_end_of_question()
         _refuse_if_running(task)
-        message.context_id = known.context_id
+        message.context_id = known.task.context_id
         return task
 
     # -- webhooks -----------------------------------------------------------------------------------------------
@@ -455,10 +470,13 @@ class A2ARequestHandler(RequestHandler):
     async def _add_webhook(
         self, task_id: str, config: TaskPushNotificationConfig, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
+        await self._check_webhook(config)
+        return await self._webhooks.set_info(task_id, config, context)
+
+    async def _check_webhook(self, config: TaskPushNotificationConfig) -> None:
         self._need_push()
         if self._may_push_to is not None and not await self._may_push_to(config.url):
             raise InvalidParamsError(message="Invalid push notification URL")
-        return await self._webhooks.set_info(task_id, config, context)
 
     async def _notify(self, task_id: str, event: PushNotificationEvent) -> None:
         if self._push is not None and self._webhooks.has(task_id):
@@ -483,13 +501,13 @@ class A2ARequestHandler(RequestHandler):
 
     # -- inside -------------------------------------------------------------------------------------------------
 
-    async def _known(self, task_id: str, context: ServerCallContext) -> Task:
-        task = await self._tasks.get(task_id, context)
-        if task is None:
+    async def _known(self, task_id: str, context: ServerCallContext) -> StoredTask:
+        found = await self._tasks.find(task_id, context.user.user_name)
+        if found is None:
             raise TaskNotFoundError
-        return task
+        return found
 
-    async def _current(self, task_id: str, context: ServerCallContext) -> Task:
+    async def _current(self, task_id: str, context: ServerCallContext) -> StoredTask:
         """The stored task as it is now: read again when an active task was dropped during the read, as its turn may
         have ended after the row was read.
         """
@@ -499,10 +517,15 @@ class A2ARequestHandler(RequestHandler):
             if dropped == self._dropped:
                 return known
 
-    def _activate(self, known: Task, context: ServerCallContext) -> ActiveTask:
+    def _activate(self, known: StoredTask, context: ServerCallContext) -> ActiveTask:
         """The active task of a stored one. The caller is its owner: only owners can read a task."""
-        task = self._active.get(known.id) or ActiveTask(known, context, self._tasks, self._notify)
-        self._active[known.id] = task
+        task = self._active.get(known.task.id)
+        if task is None:
+            is_elsewhere = known.runner not in ("", self._tasks.runner_id)
+            task = ActiveTask(known.task, context, self._tasks, self._notify, is_elsewhere=is_elsewhere)
+            self._active[task.id] = task
+        elif self._tasks.is_shared and not task.is_here and not task.is_ended:
+            task.follow(known)
         return task
 
     def _drop_if_unused(self, task: ActiveTask) -> None:

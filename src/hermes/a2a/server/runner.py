@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -22,15 +22,14 @@ from hermes.a2a.server.questions import (
     shown_question_id,
     timeout_answer,
 )
-from hermes.a2a.server.store.contexts import TASK_ENDED, ContextSessions
-from hermes.a2a.server.store.tasks import SqliteTaskStore
-from hermes.a2a.server.store.turns import adopt_turns, open_turns
+from hermes.a2a.server.store.contexts import ContextSessions
+from hermes.a2a.server.store.tasks import JournalTaskStore
 from hermes.a2a.server.task import CANCELED, ActiveTask
 from hermes.agent.events import Listener, TurnResult, changed_paths, ignore_events
 from hermes.dispatch.choose import runs_on_workers
 from hermes.dispatch.port import CHILDREN, TURNS, DispatchedTurn, Dispatcher, TurnRequest
 from hermes.dispatch.results import completed_result, recorded_steps
-from hermes.errors import HermesError, JournalError, QueueFull
+from hermes.errors import HermesError, JournalError, QueueFull, SessionBusy
 from hermes.host import Host
 from hermes.http_server.outgoing import redacted
 from hermes.http_server.rate_limits import TaskSlots
@@ -38,7 +37,7 @@ from hermes.journal.questions import OWNER, QuestionRow, Questions
 from hermes.journal.turns.lifecycle import open_submissions
 from hermes.models.reply import EmptyReply
 from hermes.peers.hops import hops_of
-from hermes.scope import Interrupt, new_session_id
+from hermes.scope import Interrupt
 
 log = logging.getLogger("hermes.a2a")
 
@@ -48,6 +47,8 @@ _SECONDS_BETWEEN_TRIES = 1.0
 _SECONDS_TO_START = 0.002
 
 _NO_WORDS = "The agent gave no answer after it had changed these files:"
+#: Why the turn of a task that has ended is given up.
+_TASK_ENDED = "its task has ended"
 _STOPPED = "The server was stopped before there was an answer. Send the message again."
 
 #: Submits or continues a turn with this listener; the ids of the turn and of its session. Blocking.
@@ -63,7 +64,7 @@ class TurnRunner:
         self,
         host: Host,
         contexts: ContextSessions,
-        tasks: SqliteTaskStore,
+        tasks: JournalTaskStore,
         slots: TaskSlots,
         dispatcher: Dispatcher,
     ) -> None:
@@ -78,7 +79,8 @@ class TurnRunner:
         self._questions = Questions(host.store)
         #: The tasks that wait for the owner, by the id of the question.
         self._parked: dict[str, ActiveTask] = {}
-        self._set_missing_deadlines()
+        #: The turns that wait for an answer since they ran here, by session.
+        self._suspended_here: dict[str, str] = {}
 
     async def answer(self, task: ActiveTask, message: Message | None, related: list[Task]) -> None:
         """Answer a message, whatever happens. None continues a turn that waits: answered elsewhere, or not in time."""
@@ -114,7 +116,7 @@ class TurnRunner:
                     self._questions.withdraw(question.id, "the task was canceled")
                 turn_id = self._turn_of(session_id, task.id)
                 if turn_id is not None:
-                    self._dispatcher.cancel(turn_id, TASK_ENDED)
+                    self._close_left_turn(turn_id)
 
             if session_id is not None:
                 await self._host.workers.run(partial(close, session_id))
@@ -136,6 +138,7 @@ class TurnRunner:
         """Finish a task of the last server: follow its turn, or start it when it was never accepted."""
         async with self._work(task):
             session_id = await self._contexts.session_id(task.context)
+            task.session_id = session_id or await self._contexts.begin(task.context)
             answer = _undelivered(task) if task.is_waiting else None
             turn_id = None
             if session_id is not None:
@@ -165,20 +168,23 @@ class TurnRunner:
 
         await self._run_turn(task, begin, last=texts[-1] if texts else "", rejoins=True)
 
-    async def close_left_turns(self, task_ids: Collection[str]) -> None:
-        """Give up the turns that the last server left and that belong to none of these tasks: theirs have ended."""
-        await self._host.workers.run(partial(adopt_turns, self._host, SURFACE))
-        for submission in await self._host.workers.run(partial(open_submissions, self._host.store)):
-            if submission.source != SURFACE or submission.request_key in task_ids:
+    async def close_left_turns(self) -> None:
+        """Give up the turns that were left, and whose tasks have ended."""
+        # In this order: a task is stored before its turn is.
+        left = await self._host.workers.run(partial(open_submissions, self._host.store))
+        open_tasks = {stored.task.id for stored in await self._tasks.not_ended()}
+        for submission in left:
+            if submission.source != SURFACE or submission.request_key in open_tasks:
                 continue
-            # A journal that others use too has the turns of their servers.
-            if self._host.config.journal.url and await self._contexts.find(submission.session_id) is None:
-                continue
-            await self._host.workers.run(partial(self._close_left_turn, submission.turn_id))
+            # The tasks of a server may still be in the file of a former version.
+            if await self._contexts.find(submission.session_id) is not None:
+                await self._host.workers.run(partial(self._close_left_turn, submission.turn_id))
 
     def _close_left_turn(self, turn_id: str) -> None:
         try:
-            self._dispatcher.cancel(turn_id, TASK_ENDED)
+            self._dispatcher.cancel(turn_id, _TASK_ENDED)
+        except SessionBusy:
+            pass  # the server that runs it finds out
         except HermesError as error:
             log.warning("the turn %s, which was left, cannot be closed: %s", turn_id, error)
 
@@ -196,38 +202,41 @@ class TurnRunner:
     # -- one message --------------------------------------------------------------------------------------------
 
     async def _start(self, task: ActiveTask, message: Message, related: list[Task]) -> None:
-        blocking = self._tasks.waiting_in(task.context)
-        if blocking is not None:
-            raise UnusableMessage(
-                f"Task {blocking} of this conversation waits for an answer. Answer or cancel it, then send this again."
-            )
-        parked = next((one.id for one in self._parked.values() if one.context == task.context), None)
-        if parked is not None:
-            raise UnusableMessage(
-                f"Task {parked} of this conversation is {WAITS_FOR_OWNER}. Send this again when it has ended, or "
-                f"cancel that task."
-            )
         hops, max_hops = hops_of(message.metadata), self._settings.max_hops
         if hops > max_hops:
             raise UnusableMessage(f"This message was passed on by {hops} agents; at most {max_hops} are allowed.")
 
-        known = await self._contexts.session_id(task.context, is_new=task.has_new_context)
+        if not task.has_new_context:
+            await self._host.workers.run(partial(self._clear_the_way, task))
 
         def begin(listener: Listener) -> tuple[str, str]:
-            request = self._turn_request(task, message, related, known or new_session_id())
-            # Task and conversation are stored before the message is accepted: what runs is found after a crash.
-            if known is None:
-                self._contexts.store(task.context, request.session_id)
-            else:
-                self._tasks.flush()
-                if self._host.open_sessions.get(known) is None:
-                    for turn_id in open_turns(self._host, known, but=task.id):  # its task has ended
-                        self._dispatcher.cancel(turn_id, TASK_ENDED)
+            request = self._turn_request(task, message, related)
             return self._dispatcher.submit(request, listener=listener).turn_id, request.session_id
 
         await self._run_turn(task, begin)
 
-    def _turn_request(self, task: ActiveTask, message: Message, related: list[Task], session_id: str) -> TurnRequest:
+    def _clear_the_way(self, task: ActiveTask) -> None:
+        """Refuse a message while another task of its conversation asks; close turns whose tasks have ended."""
+        others = self._tasks.open_in(*task.context)
+        for other, state in others.items():
+            if state == TaskState.TASK_STATE_INPUT_REQUIRED:
+                raise UnusableMessage(
+                    f"Task {other} of this conversation waits for an answer. Answer or cancel it, then send this again."
+                )
+            is_working = other != task.id and state == TaskState.TASK_STATE_WORKING
+            if is_working and self._open_questions(task.session_id, OWNER):
+                raise UnusableMessage(
+                    f"Task {other} of this conversation is {WAITS_FOR_OWNER}. Send this again when it has ended, or "
+                    f"cancel that task."
+                )
+        if suspended := self._suspended_here.pop(task.session_id, ""):
+            self._close_left_turn(suspended)  # another server has continued it
+        if self._host.open_sessions.get(task.session_id) is None:
+            for key, turn_id in self._host.sessions.open_turns(task.session_id).items():
+                if key not in others:
+                    self._dispatcher.cancel(turn_id, _TASK_ENDED)
+
+    def _turn_request(self, task: ActiveTask, message: Message, related: list[Task]) -> TurnRequest:
         content = content_of(
             message,
             related,
@@ -238,7 +247,7 @@ class TurnRunner:
         hops = hops_of(message.metadata)
         headers: dict[str, str] = task.call.state.get("headers", {})
         return TurnRequest(
-            session_id=session_id,
+            session_id=task.session_id,
             message=content,
             request_key=task.id,
             task_id=task.id,
@@ -279,6 +288,7 @@ class TurnRunner:
                 raise RuntimeError("the session has no turn to continue")
             if question is not None:
                 self._questions.answer(question.id, answer, reason)
+            self._suspended_here.pop(session_id, None)
             self._dispatcher.resume(turn_id, listener=listener)
             return turn_id, session_id
 
@@ -328,6 +338,8 @@ class TurnRunner:
         """Report the question of a turn that waits for an answer; continue one whose answer was faster than it."""
         asked = self._open_questions(session_id, SURFACE, OWNER)
         if asked:
+            if self._tasks.is_shared and not self.is_remote:
+                self._suspended_here[session_id] = turn_id
             report(asked[0])
             return
         self._dispatcher.resume(turn_id)
@@ -461,12 +473,6 @@ class TurnRunner:
         """The questions that wait at these surfaces in a session, the oldest first."""
         found = self._questions.pending(session_id=session_id) if session_id else []
         return [question for question in reversed(found) if question.surface in surfaces]
-
-    def _set_missing_deadlines(self) -> None:
-        """Questions of older versions had their deadline elsewhere."""
-        for question in self._questions.pending():
-            if question.surface == SURFACE and question.deadline is None:
-                self._questions.defer(question.id, time.time() + self._settings.approval_timeout)
 
 
 def _undelivered(task: ActiveTask) -> Message | None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
 
 from a2a.server.context import ServerCallContext
 from a2a.server.events import Event, EventQueue
-from a2a.server.tasks import TaskStore, TaskUpdater
+from a2a.server.tasks import TaskUpdater
 from a2a.server.tasks.task_manager import append_artifact_to_task
-from a2a.types import Message, Part, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
+from a2a.types import Message, Part, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent
 
 from hermes.a2a.server.access.user import PrincipalUser
 from hermes.a2a.server.content import WrittenFile
 from hermes.a2a.server.store.contexts import ContextKey
-from hermes.a2a.server.store.tasks import TERMINAL
+from hermes.a2a.server.store.tasks import TERMINAL, JournalTaskStore, StoredTask
 from hermes.agent.events import TurnResult
 from hermes.agent.workers import Workers
 from hermes.http_server.principals import LOCAL, Principal
@@ -72,14 +72,19 @@ class ActiveTask(EventQueue):
         self,
         task: Task,
         call: ServerCallContext,
-        store: TaskStore,
+        store: JournalTaskStore,
         notify: Notify,
         *,
         has_new_context: bool = False,
+        is_elsewhere: bool = False,
     ) -> None:
         self.task = task
-        #: Whether the context was made for this task: it has no session yet.
+        #: Whether the context was made for this task: it has no other ones.
         self.has_new_context = has_new_context
+        #: The session of its context, as far as it is known.
+        self.session_id = ""
+        #: Another server answers it, and this one follows what that one stores.
+        self.is_elsewhere = is_elsewhere
         #: The call with the message that is being answered; its user is the owner of the task.
         self.call = call
         self.updater = TaskUpdater(self, task.id, task.context_id)
@@ -91,6 +96,8 @@ class ActiveTask(EventQueue):
         #: The coroutine that answers a message, while there is one.
         self._job: asyncio.Task[None] | None = None
         self._is_reserved = False
+        #: Calls that wait until it is idle.
+        self._waiting_calls = 0
         #: Its turn is suspended until the owner has answered; the caller has nothing to do.
         self.is_parked = False
         self._idle = asyncio.Event()
@@ -105,6 +112,11 @@ class ActiveTask(EventQueue):
     def id(self) -> str:
         """The id of the task."""
         return self.task.id
+
+    @property
+    def owner(self) -> str:
+        """The name of the caller."""
+        return self.call.user.user_name
 
     @property
     def principal(self) -> Principal:
@@ -132,7 +144,12 @@ class ActiveTask(EventQueue):
     @property
     def is_unused(self) -> bool:
         """Whether no turn runs for the task or waits for the owner, and no subscriber follows it."""
-        return not self.is_running and not self.is_parked and not self.subscribers
+        return not self.is_here and not self.subscribers and not self._waiting_calls
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this server answers it, or waits for the owner with it."""
+        return self._job is not None or self._is_reserved or self.is_parked
 
     @property
     def is_idle(self) -> bool:
@@ -156,20 +173,50 @@ class ActiveTask(EventQueue):
         copy.CopyFrom(self.task)
         return copy
 
-    async def create(self, message: Message) -> None:
-        """Store a new task with its first message."""
-        message.task_id, message.context_id = self.task.id, self.task.context_id
-        self.task.history.append(message)
-        await self._store.save(self.task, self.call)
-        await self._notify(self.task.id, self.task)
+    async def add_message(self, message: Message) -> bool:
+        """Store a further message of the caller, which this server answers; False when another one answers one."""
+        changed = self.snapshot()
+        if changed.status.HasField("message"):
+            changed.history.append(changed.status.message)
+            changed.status.ClearField("message")
+        changed.history.append(message)
+        if not await self.claim(changed):
+            return False
+        self.task.CopyFrom(changed)
+        return True
 
-    async def add_message(self, message: Message) -> None:
-        """Store a further message of the caller."""
-        if self.task.status.HasField("message"):
-            self.task.history.append(self.task.status.message)
-            self.task.status.ClearField("message")
-        self.task.history.append(message)
-        await self._store.save(self.task, self.call)
+    async def claim(self, changed: Task | None = None, *, before: str = "") -> bool:
+        """Have this server answer the task, which the server ``before`` did. False when another one has it now."""
+        return await self._store.claim(StoredTask(self.owner, changed or self.task, before))
+
+    def follow(self, stored: StoredTask) -> None:
+        """Take what another server has stored of the task, with its changes as events for the subscribers."""
+        self.is_elsewhere = stored.runner not in ("", self._store.runner_id)
+        events = list(_changes(self.task, stored.task))
+        self.task.CopyFrom(stored.task)
+        for event in events:
+            self._publish(event)
+        if self.is_idle:
+            self._end_waiting()
+
+    async def cancel_elsewhere(self) -> bool:
+        """End a task that another server answers, which learns of it by the row. False when it has ended already."""
+        changed = self.snapshot()
+        if changed.status.HasField("message"):
+            changed.history.append(changed.status.message)
+        changed.status.CopyFrom(TaskStatus(state=TaskState.TASK_STATE_CANCELED))
+        changed.status.timestamp.GetCurrentTime()
+        if not await self._store.cancel(self.owner, changed):
+            return False
+        self.follow(StoredTask(self.owner, changed, ""))
+        await self._notify(self.id, _status_event(changed))
+        return True
+
+    async def give_up(self, stored: StoredTask) -> None:
+        """Another server has ended or taken the task that this one answers."""
+        self.interrupt.cancel(CANCELED)
+        self.follow(stored)
+        await self.abort()
 
     async def enqueue_event(self, event: Event) -> None:
         """Apply an event, store the task, and pass the event to webhooks and subscribers. Ignored after the end."""
@@ -184,11 +231,18 @@ class ActiveTask(EventQueue):
             append_artifact_to_task(self.task, event)
         else:
             raise TypeError(f"a task has no {type(event).__name__}")
-        await self._store.save(self.task, self.call)
+        if not await self._store.put(self.task, self.owner):
+            newer = await self._store.find(self.id, self.owner)
+            if newer is not None:
+                self.follow(newer)
+            return
         await self._notify(self.task.id, event)
+        self._publish(event)
+
+    def _publish(self, event: Event) -> None:
         for subscriber in list(self.subscribers):
             subscriber.put(event)
-            if self.is_ended:
+            if self.is_ended and isinstance(event, TaskStatusUpdateEvent):
                 subscriber.put(None)
 
     async def finish(self, state: TaskState, text: str = "", metadata: dict[str, object] | None = None) -> None:
@@ -202,7 +256,7 @@ class ActiveTask(EventQueue):
     @property
     def is_running(self) -> bool:
         """Whether a message is being answered, or is about to be."""
-        return self._job is not None or self._is_reserved
+        return self._job is not None or self._is_reserved or self.is_elsewhere
 
     async def wait_for_end_of_question(self) -> None:
         """A question is stored a moment before the job that asked it ends: an answer may come in between."""
@@ -221,6 +275,7 @@ class ActiveTask(EventQueue):
     def start(self, job: Coroutine[None, None, None], call: ServerCallContext) -> asyncio.Task[None]:
         """Run the coroutine that answers a message of ``call``."""
         self.call = call
+        self.is_elsewhere = False
         self.interrupt = Interrupt()
         self.files = []
         self._idle.clear()
@@ -232,17 +287,27 @@ class ActiveTask(EventQueue):
     def _job_ended(self, job: asyncio.Task[None]) -> None:
         self._job = None
         if not self.is_parked:
-            self._idle.set()
-            for subscriber in self.subscribers:
-                if subscriber.until_idle:
-                    subscriber.put(None)
+            self._end_waiting()
         if not job.cancelled() and job.exception() is not None:
             log.error("task %s could not be updated", self.id, exc_info=job.exception())
 
+    def _end_waiting(self) -> None:
+        self._idle.set()
+        for subscriber in self.subscribers:
+            if subscriber.until_idle:
+                subscriber.put(None)
+
     async def wait_until_idle(self) -> None:
         """Wait until the message is answered, or the task waits for its caller."""
-        if self._job is not None or self.is_parked:
+        if self._job is None and not self.is_parked:
+            if not self.is_elsewhere:
+                return
+            self._idle.clear()
+        self._waiting_calls += 1
+        try:
             await self._idle.wait()
+        finally:
+            self._waiting_calls -= 1
 
     async def cancel(self) -> bool:
         """Stop the turn with everything it started, and end the task. True when it waited for an answer."""
@@ -304,3 +369,28 @@ class ActiveTask(EventQueue):
         self.interrupt.cancel(CANCELED)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._turn_ended.wait(), _ABANDON_SECONDS)
+
+
+def _changes(known: Task, newer: Task) -> Iterator[TaskArtifactUpdateEvent | TaskStatusUpdateEvent]:
+    """The events that make one state of a task of another."""
+    shown = {artifact.artifact_id: artifact for artifact in known.artifacts}
+    for artifact in newer.artifacts:
+        before = shown.get(artifact.artifact_id)
+        if before == artifact:
+            continue
+        event = TaskArtifactUpdateEvent(task_id=newer.id, context_id=newer.context_id, artifact=artifact)
+        event.last_chunk = newer.status.state in TERMINAL
+        if before is not None and before.parts and artifact.parts:
+            said, text = before.parts[0].text, artifact.parts[0].text
+            if said and text.startswith(said):
+                event.append = True
+                event.artifact.parts[0].text = text[len(said) :]
+        yield event
+    if newer.status != known.status:
+        yield _status_event(newer)
+
+
+def _status_event(task: Task) -> TaskStatusUpdateEvent:
+    return TaskStatusUpdateEvent(
+        task_id=task.id, context_id=task.context_id, status=task.status, metadata=task.metadata
+    )

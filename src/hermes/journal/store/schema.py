@@ -443,4 +443,48 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE submissions DROP COLUMN is_dispatched;
     CREATE INDEX submissions_waiting ON submissions (workspace, queue) WHERE worker = '';
     """,
+    """
+    -- Tasks of A2A callers, as they are sent: protobuf. A server answers those that have its runner.
+    CREATE TABLE a2a_tasks (
+        owner      TEXT NOT NULL,       -- the principal
+        id         TEXT NOT NULL,
+        context_id TEXT NOT NULL,
+        state      INTEGER NOT NULL,    -- of the protocol: 1 submitted, 2 working, 6 waits for its caller; else ended
+        runner     TEXT,                -- who answers a message of it now
+        updated_ns INTEGER,             -- when its status changed
+        body       BLOB NOT NULL,
+        PRIMARY KEY (owner, id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX a2a_tasks_by_time ON a2a_tasks (owner, updated_ns, id);
+    CREATE INDEX a2a_tasks_open ON a2a_tasks (owner, context_id) WHERE state IN (1, 2, 6);
+
+    -- The messages that started them: the same one again is the same task.
+    CREATE TABLE a2a_messages (
+        owner      TEXT NOT NULL,
+        context_id TEXT NOT NULL,       -- empty when the caller named none
+        message_id TEXT NOT NULL,
+        digest     BLOB NOT NULL,       -- of its parts: some clients use one id for all their messages
+        task_id    TEXT NOT NULL,
+        PRIMARY KEY (owner, context_id, message_id)
+    ) STRICT, WITHOUT ROWID;
+
+    -- The conversations of A2A callers, and the session of each.
+    CREATE TABLE a2a_contexts (
+        owner      TEXT NOT NULL,
+        context_id TEXT NOT NULL,
+        session_id TEXT NOT NULL,       -- on record once its first turn is
+        PRIMARY KEY (owner, context_id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX a2a_contexts_by_session ON a2a_contexts (session_id);
+
+    -- Where callers want the events of a task sent.
+    CREATE TABLE a2a_webhooks (
+        owner   TEXT NOT NULL,
+        task_id TEXT NOT NULL,
+        id      TEXT NOT NULL,
+        version TEXT NOT NULL,          -- of the protocol that it expects
+        body    BLOB NOT NULL,
+        PRIMARY KEY (task_id, owner, id)
+    ) STRICT, WITHOUT ROWID;
+    """,
 )

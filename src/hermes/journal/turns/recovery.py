@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from hermes.journal.bodies import to_json
+from hermes.journal.runner import Runner
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 from hermes.journal.turns.steps import Message, Step, TurnJournal
@@ -65,6 +66,23 @@ def dead_letters(store: Store, limit: int) -> list[tuple[str, int, float]]:
         "ORDER BY ended_at DESC LIMIT ?"
     )
     return store.read(lambda connection: connection.execute(query, (MAX_TAKE_UPS + 1, limit)).fetchall())
+
+
+def adopt_turns(store: Store, runner: Runner, platform: str) -> None:
+    """Make submissions of the turns of a surface that a process began without a dispatcher, and left."""
+    find = (
+        "SELECT t.id, s.runner FROM turns t JOIN sessions s ON s.id = t.session_id WHERE t.state = 'running' "
+        "AND s.platform = ? AND s.parent_id IS NULL AND NOT EXISTS (SELECT 1 FROM submissions u WHERE u.turn_id = t.id)"
+    )
+    adopt = (
+        "INSERT INTO submissions (turn_id, session_id, queue, priority, principal, submitted_at, options, message) "
+        "SELECT t.id, t.session_id, 'turns', 0, s.principal, t.started_at, '{}', '' FROM turns t "
+        "JOIN sessions s ON s.id = t.session_id WHERE t.id = ?"
+    )
+    found = store.read(lambda connection: connection.execute(find, (platform,)).fetchall())
+    left = [(turn_id,) for turn_id, owner in found if owner is None or not runner.is_alive(owner)]
+    if left:
+        store.write(lambda connection: connection.executemany(adopt, left))
 
 
 def close_turn(

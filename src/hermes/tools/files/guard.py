@@ -15,7 +15,8 @@ from pathlib import Path
 from hermes.sanitize import has_mark
 
 _SETTINGS = ("config.yaml", ".env", "auth.json")
-_DATABASES = ("state.db", "search.db", "a2a.db", "checkpoints.db")
+#: With that of the A2A server in former versions, under both its names.
+_DATABASES = ("state.db", "search.db", "checkpoints.db", "a2a.db", "a2a.db.migrated")
 _COMPANIONS = ("", "-wal", "-shm", "-journal")
 
 #: Where keys of other programs lie. A cheap test: what it finds is judged by the policy.

@@ -1,1 +1,1 @@
-"""Storage of the A2A server: tasks, webhooks, and sessions of contexts, in ``a2a.db``."""
+"""Tables of the A2A server in the journal: tasks, messages that started them, sessions of contexts, webhooks."""

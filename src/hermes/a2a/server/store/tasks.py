@@ -1,23 +1,39 @@
-"""Task store in SQLite: each caller sees its own tasks; chunks of an artifact are not written one by one."""
+"""Tasks in the journal: each caller sees its own, and the servers of one database share them.
+
+A server answers the tasks that have its runner in their row, and no other server changes those, but to cancel them.
+"""
 
 from __future__ import annotations
 
-import sqlite3
+import asyncio
+import hashlib
+import logging
+import threading
 import time
-from functools import partial
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, TypeVar
 
 from a2a.server.context import ServerCallContext
 from a2a.server.tasks import TaskStore
-from a2a.types import ListTasksRequest, ListTasksResponse, Part, Task, TaskState
+from a2a.types import ListTasksRequest, ListTasksResponse, Message, Part, Task, TaskPushNotificationConfig, TaskState
 from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
 from a2a.utils.errors import InvalidParamsError
 from a2a.utils.task import ListTasksCursor, decode_list_tasks_cursor, encode_list_tasks_cursor
 
-from hermes.a2a.server.store.database import Database
+from hermes.a2a.server.store.contexts import store_context
+from hermes.a2a.server.store.webhooks import insert_webhook
+from hermes.agent.workers import Workers
+from hermes.errors import JournalError
+from hermes.journal.store.connection import JournalConnection, placeholders
+from hermes.journal.store.port import Store
+
+log = logging.getLogger("hermes.a2a")
 
 #: New chunks are written at most this often; a change of the status is always written.
 _SECONDS_BETWEEN_CHUNKS = 1.0
-_SECONDS_TO_STORE_NEW = 0.002
+#: A quick turn changes its task three times: one transaction for all. The answer does not wait for it, because the
+#: messages themselves are recorded with their turn.
+_SECONDS_TO_BATCH = 0.01
 
 TERMINAL = (
     TaskState.TASK_STATE_COMPLETED,
@@ -25,80 +41,261 @@ TERMINAL = (
     TaskState.TASK_STATE_CANCELED,
     TaskState.TASK_STATE_REJECTED,
 )
+_WAITING = TaskState.TASK_STATE_INPUT_REQUIRED
+#: A message whose task ended like this is not answered; the same one again is a new task.
+_TRIED_AGAIN = (TaskState.TASK_STATE_FAILED, TaskState.TASK_STATE_REJECTED, TaskState.TASK_STATE_CANCELED)
 
+#: The condition of the index over the tasks that have not ended.
+_OPEN = "state IN (1, 2, 6)"
+_INSERT = "INSERT INTO a2a_tasks (owner, id, context_id, state, runner, updated_ns, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
+#: A task that has ended stays as it is, and so does one that another server has taken.
+_SAVE = (
+    f"{_INSERT} ON CONFLICT (owner, id) DO UPDATE SET state = excluded.state, runner = excluded.runner, "
+    "updated_ns = excluded.updated_ns, body = excluded.body "
+    f"WHERE a2a_tasks.{_OPEN} AND coalesce(a2a_tasks.runner, ?) = ?"
+)
+_CLAIM = (
+    "UPDATE a2a_tasks SET runner = ?, body = ? WHERE owner = ? AND id = ? AND coalesce(runner, '') = ? AND state = ? "
+    "AND coalesce(updated_ns, -1) = ? RETURNING id"
+)
+_CANCEL = (
+    "UPDATE a2a_tasks SET state = ?, runner = NULL, updated_ns = ?, body = ? "
+    f"WHERE owner = ? AND id = ? AND {_OPEN} RETURNING id"
+)
+#: Returns the row that was there before, if there was one.
+_KEEP_MESSAGE = (
+    "INSERT INTO a2a_messages (owner, context_id, message_id, digest, task_id) VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT (owner, context_id, message_id) DO UPDATE SET owner = excluded.owner RETURNING digest, task_id"
+)
+T = TypeVar("T")
 _Key = tuple[str, str]
+_Row = tuple[str, str, str, int, str | None, int | None, bytes]
 
 
-class SqliteTaskStore(TaskStore):
-    """The tasks of all callers, by owner. One process at a time uses them."""
+class StoredTask(NamedTuple):
+    """A task as it is stored."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        #: Tasks that have not ended: newer than the file by at most a second.
+    owner: str
+    task: Task
+    #: The server that answers a message of it; empty when none does.
+    runner: str
+
+
+class AcceptedTask(NamedTuple):
+    """The task of a message: a new one, or the one that the same message started before."""
+
+    stored: StoredTask
+    is_new: bool
+    session_id: str = ""
+
+
+class JournalTaskStore(TaskStore):
+    """The tasks of all callers, by owner."""
+
+    def __init__(self, store: Store, runner_id: str, workers: Workers, *, is_shared: bool = False) -> None:
+        """``is_shared``: other servers may use the same journal."""
+        self._store = store
+        self.runner_id = runner_id
+        self._workers = workers
+        self.is_shared = is_shared
+        #: Tasks that this server answers: newer than their rows by at most a second.
         self._open: dict[_Key, Task] = {}
         self._written: dict[_Key, tuple[bytes, float]] = {}
-        #: The ids of the tasks that wait for an answer, by owner and context.
-        self._waiting: dict[_Key, str] = dict(database.transact(_load_waiting))
+        #: Rows of the next transaction.
+        self._rows: dict[_Key, _Row] = {}
+        #: Guards ``_rows``, and is never held for long.
+        self._rows_lock = threading.Lock()
+        self._flushing = threading.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    async def accept(
+        self,
+        task: Task,
+        sent: Message,
+        call: ServerCallContext,
+        webhook: TaskPushNotificationConfig | None = None,
+    ) -> AcceptedTask:
+        """Store a new task with the message as its caller sent it, the conversation, and a webhook.
+
+        Nothing is stored for a message that started another task before, unless that one was not answered.
+        """
+        owner = call.user.user_name
+        key = (owner, sent.context_id, sent.message_id)
+        digest = hashlib.sha256(b"".join(part.SerializeToString(deterministic=True) for part in sent.parts)).digest()
+        row = self._row(owner, task)
+
+        def write(connection: JournalConnection) -> AcceptedTask:
+            known_digest, task_id = connection.execute(_KEEP_MESSAGE, (*key, digest, task.id)).fetchall()[0]
+            if task_id != task.id:
+                known = _select(connection, "owner = ? AND id = ?", (owner, task_id)) if known_digest == digest else []
+                if known and known[0].task.status.state not in _TRIED_AGAIN:
+                    return AcceptedTask(known[0], is_new=False)
+                change = "UPDATE a2a_messages SET digest = ?, task_id = ? "
+                where = "WHERE owner = ? AND context_id = ? AND message_id = ?"
+                connection.execute(change + where, (digest, task.id, *key))
+            connection.execute(_INSERT, row)
+            if webhook is not None:
+                insert_webhook(connection, webhook, call)
+            session_id = store_context(connection, (owner, task.context_id))
+            return AcceptedTask(StoredTask(owner, task, self.runner_id), is_new=True, session_id=session_id)
+
+        accepted = await self._workers.run(lambda: self._store.write_soon(write))
+        if accepted.is_new:
+            self._open[owner, task.id] = task
+            self._written[owner, task.id] = (task.status.SerializeToString(), time.monotonic())
+        return accepted
+
+    async def claim(self, stored: StoredTask) -> bool:
+        """Let this server answer a task, with what was added to it since it was read. False when another one does."""
+        owner, task, before = stored
+        values = (self.runner_id, task.SerializeToString(), owner, task.id, before, task.status.state)
+
+        def write(connection: JournalConnection) -> bool:
+            updated = _updated_ns(task)
+            return bool(connection.execute(_CLAIM, (*values, -1 if updated is None else updated)).fetchall())
+
+        return await self._workers.run(lambda: self._store.write_soon(write))
 
     async def save(self, task: Task, context: ServerCallContext) -> None:
         """Store the task as it is now."""
+        await self.put(task, context.user.user_name)
+
+    async def put(self, task: Task, owner: str) -> bool:
+        """Store the task as it is now; False when it is known that another server has changed it."""
         _join_text(task)
-        key = (context.user.user_name, task.id)
-        conversation = (context.user.user_name, task.context_id)
-        is_waiting = task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
-        if is_waiting:
-            self._waiting[conversation] = task.id
-        elif self._waiting.get(conversation) == task.id:
-            del self._waiting[conversation]
-        status, now = task.status.SerializeToString(), time.monotonic()
-        known, at = self._written.get(key, (b"", 0.0))
-        is_ended = task.status.state in TERMINAL
-        if is_ended:
+        key = (owner, task.id)
+        is_ended, is_waiting = task.status.state in TERMINAL, task.status.state == _WAITING
+        if is_ended or is_waiting:
             self._open.pop(key, None)
             self._written.pop(key, None)
         else:
+            status, now = task.status.SerializeToString(), time.monotonic()
+            known, at = self._written.get(key, (b"", 0.0))
             self._open[key] = task
             if status == known and now - at < _SECONDS_BETWEEN_CHUNKS:
-                return
+                return True
             self._written[key] = (status, now)
-        write = partial(_write, row=_row(context.user.user_name, task))
-        # A caller may ask for a new task after a crash. It is stored early, but not while its turn is being started.
-        is_new = not known and not is_ended
-        self._database.run_soon(("task", *key), write, seconds=_SECONDS_TO_STORE_NEW if is_new else None)
-        if is_waiting:
-            # Before the caller gets the question: it may be answered after a crash.
-            await self._database.run(lambda _connection: None)
+        with self._rows_lock:
+            self._rows[key] = self._row(owner, task)
+        # A question may be answered after a crash, and at another server; there its end is to be seen too.
+        if is_waiting or (is_ended and self.is_shared):
+            return await self._is_stored(key, task)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_SECONDS_TO_BATCH, self._flush_soon)
+        return True
+
+    async def cancel(self, owner: str, task: Task) -> bool:
+        """Store the end of a task that another server answers; False when it has ended already."""
+        values = (task.status.state, _updated_ns(task), task.SerializeToString(), owner, task.id)
+
+        def write(connection: JournalConnection) -> bool:
+            return bool(connection.execute(_CANCEL, values).fetchall())
+
+        return await self._workers.run(lambda: self._store.write_soon(write))
+
+    async def _is_stored(self, key: _Key, task: Task) -> bool:
+        query = "SELECT state FROM a2a_tasks WHERE owner = ? AND id = ?"
+        row = await self._read(lambda connection: connection.execute(query, key).fetchone())
+        return row == (task.status.state,)
+
+    def _flush_soon(self) -> None:
+        self._timer = None
+        self._workers.submit(self._try_to_flush)
+
+    def _try_to_flush(self) -> None:
+        try:
+            self.flush()
+        except JournalError as error:
+            log.error("a task could not be stored: %s", error)  # it is tried again with the next one
 
     def flush(self) -> None:
         """Store what is not stored yet. Blocking."""
-        self._database.flush()
+        with self._flushing:
+            with self._rows_lock:
+                rows, self._rows = self._rows, {}
+            if not rows:
+                return
+            values = [(*row, self.runner_id, self.runner_id) for row in rows.values()]
+            try:
+                self._store.write_soon(lambda connection: connection.executemany(_SAVE, values))
+            except BaseException:
+                with self._rows_lock:
+                    self._rows = {**rows, **self._rows}  # but for what is newer
+                raise
 
-    async def not_ended(self) -> list[tuple[str, Task]]:
-        """The stored tasks of all owners that have not ended: those that began before those that did not, by time."""
-        ended = ", ".join(map(str, TERMINAL))
-        new = int(TaskState.TASK_STATE_SUBMITTED)
-        query = f"SELECT owner, body FROM tasks WHERE state NOT IN ({ended}) ORDER BY state = {new}, updated_ns, id"
-        rows = await self._database.run(lambda connection: connection.execute(query).fetchall())
-        return [(owner, Task.FromString(body)) for owner, body in rows]
+    async def delete(self, task_id: str, context: ServerCallContext) -> None:
+        """Delete a task of the caller."""
+        key = (context.user.user_name, task_id)
+        self._open.pop(key, None)
+        self._written.pop(key, None)
+        query = "DELETE FROM a2a_tasks WHERE owner = ? AND id = ?"
+        await self._workers.run(self.flush)
+        await self._workers.run(lambda: self._store.write_soon(lambda connection: connection.execute(query, key)))
 
-    @property
-    def has_waiting(self) -> bool:
-        """Whether any task waits for an answer."""
-        return bool(self._waiting)
+    def delete_old(self, keep_days: int) -> None:
+        """Delete the tasks that ended long ago, with their webhooks and messages. Blocking."""
+        oldest = time.time_ns() - keep_days * 86_400_000_000_000
 
-    def waiting_in(self, context: tuple[str, str]) -> str | None:
-        """The id of the task that waits for an answer in a context, if there is one."""
-        return self._waiting.get(context)
+        def write(connection: JournalConnection) -> None:
+            connection.execute(f"DELETE FROM a2a_tasks WHERE NOT ({_OPEN}) AND updated_ns < ?", (oldest,))
+            for table in ("a2a_webhooks", "a2a_messages"):
+                kept = f"SELECT 1 FROM a2a_tasks t WHERE t.owner = {table}.owner AND t.id = {table}.task_id"
+                connection.execute(f"DELETE FROM {table} WHERE NOT EXISTS ({kept})")
+
+        self._store.write_soon(write)
+
+    def _row(self, owner: str, task: Task) -> _Row:
+        is_answered = task.status.state not in (*TERMINAL, _WAITING)
+        runner = self.runner_id if is_answered else None
+        updated, body = _updated_ns(task), task.SerializeToString()
+        return owner, task.id, task.context_id, task.status.state, runner, updated, body
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    async def _read(self, work: Callable[[JournalConnection], T]) -> T:
+        def read() -> T:
+            self.flush()
+            return self._store.read(work)
+
+        return await self._workers.run(read)
 
     async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
         """The caller's task with that id, if there is one."""
-        owner = context.user.user_name
+        found = await self.find(task_id, context.user.user_name)
+        return None if found is None else found.task
+
+    async def find(self, task_id: str, owner: str) -> StoredTask | None:
+        """The same with the server that answers it."""
         known = self._open.get((owner, task_id))
         if known is not None:
-            return _copy(known)
-        query = "SELECT body FROM tasks WHERE owner = ? AND id = ?"
-        found = await self._database.run(lambda connection: connection.execute(query, (owner, task_id)).fetchone())
-        return None if found is None else Task.FromString(found[0])
+            return StoredTask(owner, _copy(known), self.runner_id)
+        found = await self._read(lambda connection: _select(connection, "owner = ? AND id = ?", (owner, task_id)))
+        return found[0] if found else None
+
+    async def stored(self, keys: Collection[_Key]) -> dict[_Key, StoredTask]:
+        """These tasks as they are stored."""
+        ids = [task_id for _, task_id in keys]
+        found = await self._read(lambda connection: _select(connection, f"id IN ({placeholders(ids)})", ids))
+        return {(one.owner, one.task.id): one for one in found}
+
+    async def not_ended(self) -> list[StoredTask]:
+        """The tasks of all owners that have not ended: those that began before those that did not, by time."""
+        new = int(TaskState.TASK_STATE_SUBMITTED)
+        where = f"{_OPEN} ORDER BY CASE state WHEN {new} THEN 1 ELSE 0 END, updated_ns, id"
+        return await self._read(lambda connection: _select(connection, where, ()))
+
+    async def other_servers(self) -> list[str]:
+        """The runners of the other servers that answer tasks."""
+        query = f"SELECT DISTINCT runner FROM a2a_tasks WHERE {_OPEN} AND runner != ?"
+        rows = await self._read(lambda connection: connection.execute(query, (self.runner_id,)).fetchall())
+        return [runner for (runner,) in rows]
+
+    def open_in(self, owner: str, context_id: str) -> dict[str, int]:
+        """The ids and states of the tasks of a conversation that have not ended. Blocking."""
+        query = f"SELECT id, state FROM a2a_tasks WHERE owner = ? AND context_id = ? AND {_OPEN}"
+        return dict(self._store.read(lambda connection: connection.execute(query, (owner, context_id)).fetchall()))
 
     async def list(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
         """The caller's tasks, those changed last first."""
@@ -106,15 +303,15 @@ class SqliteTaskStore(TaskStore):
         after, position = _after(params.page_token)
         size = params.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
 
-        def read(connection: sqlite3.Connection) -> tuple[int, list[tuple[str, int | None, bytes]]]:
-            count = connection.execute(f"SELECT count(*) FROM tasks WHERE {where}", values).fetchone()[0]
+        def read(connection: JournalConnection) -> tuple[int, list[tuple[str, int | None, bytes]]]:
+            count = connection.execute(f"SELECT count(*) FROM a2a_tasks WHERE {where}", values).fetchone()[0]
             query = (
-                f"SELECT id, updated_ns, body FROM tasks WHERE {where}{after} "
+                f"SELECT id, updated_ns, body FROM a2a_tasks WHERE {where}{after} "
                 "ORDER BY updated_ns DESC NULLS LAST, id DESC LIMIT ?"
             )
             return count, connection.execute(query, (*values, *position, size + 1)).fetchall()
 
-        total, rows = await self._database.run(read)
+        total, rows = await self._read(read)
         token = ""
         if len(rows) > size:
             task_id, updated, _ = rows[size - 1]
@@ -122,36 +319,19 @@ class SqliteTaskStore(TaskStore):
         tasks = [self._newest(context.user.user_name, task_id, body) for task_id, _, body in rows[:size]]
         return ListTasksResponse(tasks=tasks, next_page_token=token, page_size=size, total_size=total)
 
-    async def delete(self, task_id: str, context: ServerCallContext) -> None:
-        """Delete a task of the caller."""
-        key = (context.user.user_name, task_id)
-        self._open.pop(key, None)
-        self._written.pop(key, None)
-        self._waiting = {context: waiting for context, waiting in self._waiting.items() if waiting != task_id}
-        query = "DELETE FROM tasks WHERE owner = ? AND id = ?"
-        await self._database.run(lambda connection: connection.execute(query, key))
-
     def _newest(self, owner: str, task_id: str, body: bytes) -> Task:
         known = self._open.get((owner, task_id))
         return Task.FromString(body) if known is None else _copy(known)
 
 
-def delete_old(database: Database, keep_days: int) -> None:
-    """Delete the tasks that ended long ago, with their webhooks."""
-
-    def work(connection: sqlite3.Connection) -> None:
-        oldest = time.time_ns() - keep_days * 86_400_000_000_000
-        ended = ", ".join(map(str, TERMINAL))
-        connection.execute(f"DELETE FROM tasks WHERE state IN ({ended}) AND updated_ns < ?", (oldest,))
-        connection.execute("DELETE FROM push_configs WHERE (owner, task_id) NOT IN (SELECT owner, id FROM tasks)")
-
-    database.transact(work)
+def _select(connection: JournalConnection, where: str, values: Sequence[object]) -> list[StoredTask]:
+    query = f"SELECT owner, body, coalesce(runner, '') FROM a2a_tasks WHERE {where}"
+    rows = connection.execute(query, values).fetchall()
+    return [StoredTask(owner, Task.FromString(body), runner) for owner, body, runner in rows]
 
 
-def _load_waiting(connection: sqlite3.Connection) -> list[tuple[_Key, str]]:
-    query = "SELECT owner, context_id, id FROM tasks WHERE state = ?"
-    rows = connection.execute(query, (int(TaskState.TASK_STATE_INPUT_REQUIRED),))
-    return [((owner, context_id), task_id) for owner, context_id, task_id in rows]
+def _updated_ns(task: Task) -> int | None:
+    return task.status.timestamp.ToNanoseconds() if task.status.HasField("timestamp") else None
 
 
 def _copy(task: Task) -> Task:
@@ -173,18 +353,6 @@ def _join_text(task: Task) -> None:
 
 def _is_plain(part: Part) -> bool:
     return part.WhichOneof("content") == "text" and not part.HasField("metadata")
-
-
-_Row = tuple[str, str, str, int, int | None, bytes]
-
-
-def _row(owner: str, task: Task) -> _Row:
-    updated = task.status.timestamp.ToNanoseconds() if task.status.HasField("timestamp") else None
-    return owner, task.id, task.context_id, task.status.state, updated, task.SerializeToString()
-
-
-def _write(connection: sqlite3.Connection, row: _Row) -> None:
-    connection.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?, ?, ?)", row)
 
 
 def _filter(params: ListTasksRequest, owner: str) -> tuple[str, tuple[str | int, ...]]:
