@@ -1,4 +1,4 @@
-"""CPU that ``hermes`` without arguments takes until its prompt is drawn, against loading prompt_toolkit alone."""
+"""CPU that ``hermes`` takes until its prompt is drawn, against loading prompt_toolkit alone and without postponing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import time
 
 from .measure import BenchFailed, alternate
 from .server import Plan
-from .table import Row
+from .table import Row, against_floor
 from .workspace import Workspace, hermes_command
 
 BUDGET_MS = 250.0
@@ -23,8 +23,15 @@ _DRAWN = b"\x1b[?7h"
 _CTRL_D = b"\x04"
 
 
+#: The same command, whose imports are not postponed.
+_EAGER = (
+    "import sys, hermes.cli.repl.prompt.postponed as postponed; postponed.postpone_unused = lambda: None; "
+    "from hermes.cli.main import main; sys.exit(main())"
+)
+
+
 def measure(workspace: Workspace) -> list[Row]:
-    """One row; none where the CPU clock of another process cannot be read."""
+    """Two rows; none where the CPU clock of another process cannot be read."""
     if sys.platform != "linux":
         return []
     workspace.chat(Plan())  # a home that was used before
@@ -32,16 +39,29 @@ def measure(workspace: Workspace) -> list[Row]:
     def floor() -> float:
         return workspace.python("-c", "import asyncio, prompt_toolkit").cpu
 
-    ours, bare = map(min, alternate(workspace.repeat or REPEAT, lambda: _until_drawn(workspace), floor))
+    def eager() -> float:
+        return _until_drawn(workspace, [sys.executable, "-c", _EAGER])
+
+    def drawn() -> float:
+        return _until_drawn(workspace, hermes_command())
+
+    repeat = workspace.repeat or REPEAT
+    ours, bare = map(min, alternate(repeat, drawn, floor))
+    postponed, unpostponed = map(min, alternate(repeat, drawn, eager))
     budget = f"≤ {BUDGET_MS:g} ms"
-    return [Row("`hermes`: the prompt is ready, CPU", ours * 1e3, bare * 1e3, "ms", budget, ours * 1e3 <= BUDGET_MS)]
+    return [
+        Row("`hermes`: the prompt is ready, CPU", ours * 1e3, bare * 1e3, "ms", budget, ours * 1e3 <= BUDGET_MS),
+        against_floor(
+            "the same with postponed imports, against without", postponed * 1e3, unpostponed * 1e3, "ms", 0.95
+        ),
+    ]
 
 
-def _until_drawn(workspace: Workspace) -> float:
+def _until_drawn(workspace: Workspace, command: list[str]) -> float:
     ours, terminal = pty.openpty()
     environment = {**workspace.environment(), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
     hermes = subprocess.Popen(
-        hermes_command(),
+        command,
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,
