@@ -237,7 +237,7 @@ def test_a_turn_that_gets_on_is_taken_up_as_often_as_it_takes(make_host: HostFac
             turn = reopen_turn(host.store, host.runner, session.id, states=("running",))
             assert turn is not None and not turn.is_exhausted, number
             if number % MAX_TAKE_UPS == MAX_TAKE_UPS - 1:
-                turn.step(f"compact:9.{number}", "done", "pure", {})
+                turn.step(f"note:9.{number}", "done", "pure", {})
                 turn.commit()
 
 
@@ -258,7 +258,7 @@ def test_steps_of_a_child_are_steps_of_the_turn_that_waits_for_it(make_host: Hos
             assert turn is not None and not turn.is_exhausted
             inner = reopen_turn(host.store, host.runner, child.id, states=("running",))
             assert inner is not None
-            inner.step(f"compact:9.{number}", "done", "pure", {})
+            inner.step(f"note:9.{number}", "done", "pure", {})
             inner.commit()
 
 

@@ -55,6 +55,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "faults": testing_tables.faults,
     "pytest fixtures": testing_tables.fixtures,
     "tables": journal_tables.tables,
+    "records": journal_tables.records,
     "approval rules": policy_tables.rules,
     "permission modes": policy_tables.modes,
     "policy figures": policy_tables.figures,

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from hermes.journal.records import EVENTS, STEPS
 from hermes.journal.store.sqlite.database import empty_journal
 
 from .markdown import code, table
+
+
+def records() -> str:
+    """Every kind of event and step, with the type of its body."""
+    steps = ((code(f"step_done {name}"), kind) for name, kind in STEPS.items())
+    events = ((code(name), kind) for name, kind in EVENTS.items())
+    rows = [
+        (
+            tag,
+            (kind.__doc__ or "").partition("\n")[0].replace("``", "`"),
+            code(kind.__name__),
+            ", ".join(code(name) for name in kind.__struct_encode_fields__),
+        )
+        for tag, kind in (*events, *steps)
+    ]
+    return table(("event", "what its body is", "type", "fields"), rows)
 
 
 def tables() -> str:

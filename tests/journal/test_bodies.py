@@ -177,19 +177,25 @@ def test_the_words_of_a_message(message: dict[str, Any], expected: str) -> None:
 
 _FIRST_USE_IN_THREADS = """
 import sys, threading, msgspec
-from hermes.agent.turn import Answered, Setup
-from hermes.journal.history.compactions import Compaction
+from hermes.agent.turn import Answered
+from hermes.journal.records import EVENTS, STEPS, convert_record, decode_record
 
 sys.setswitchinterval(1e-6)
 barrier = threading.Barrier(8)
 
 def read():
     barrier.wait()
-    for kind in (Setup, Answered, Compaction):
-        try:
-            msgspec.convert(dict.fromkeys(kind.__struct_fields__), kind)
-        except msgspec.ValidationError:
-            pass
+    tags = [*((kind, "") for kind in EVENTS), *(("step_done", step) for step in STEPS)]
+    for kind, key in tags:
+        for read in (lambda: convert_record(kind, key, {"a": 1}), lambda: decode_record(kind, key, '{"a":1}')):
+            try:
+                read()
+            except msgspec.ValidationError:
+                pass
+    try:
+        msgspec.convert(dict.fromkeys(Answered.__struct_fields__), Answered)
+    except msgspec.ValidationError:
+        pass
 
 threads = [threading.Thread(target=read) for _ in range(8)]
 for thread in threads:

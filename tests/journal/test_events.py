@@ -15,6 +15,7 @@ from hermes.errors import LeaseLost
 from hermes.journal.bodies import unpack
 from hermes.journal.events import NewEvent, append_events, first_link, next_link
 from hermes.journal.leases import take_lease
+from hermes.journal.records import SetupRecord
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.connection import JournalConnection
@@ -67,7 +68,7 @@ def test_a_lost_lease_advances_nothing(store: Store, runner: Runner, new_runner:
 def test_every_event_is_chained_to_the_one_before(store: Store, runner: Runner) -> None:
     turn = start_turn(store, runner, turn_id="t1")
     turn.step("tool:1.0", "claimed", "unsafe", {"args": {"text": "x" * 40_000}})
-    turn.step("setup", "done", "pure", {"n": 1}, {"system": "Be brief."})
+    turn.step("setup", "done", "pure", SetupRecord(max_steps=1), {"system": "Be brief."})
     turn.commit()
     finish_turn(turn)
     link = first_link("s1")
@@ -84,8 +85,8 @@ def test_what_is_shared_is_stored_once_and_read_as_one_body(store: Store, runner
     tools = [{"name": f"tool_{number}"} for number in range(5)]
     for session in ("s1", "s2"):
         turn = start_turn(store, runner, session)
-        turn.step("setup", "done", "pure", {"max_steps": 9}, {"system": "Be brief.", "tools": tools})
-        assert turn.steps["setup"].body == {"max_steps": 9, "system": "Be brief.", "tools": tools}
+        turn.step("setup", "done", "pure", SetupRecord(max_steps=9), {"system": "Be brief.", "tools": tools})
+        assert turn.steps["setup"].body == SetupRecord(max_steps=9, system="Be brief.", tools=tools)
         finish_turn(turn)
         body = Sessions(store).events(session)[1]["body"]
         assert body == {"max_steps": 9, "system": "Be brief.", "tools": tools}
@@ -107,7 +108,7 @@ def test_a_body_that_looks_like_a_reference_is_only_data(store: Store, runner: R
 @pytest.mark.sqlite_only
 def test_a_blob_that_is_gone_is_named(store: Store, runner: Runner, journal_path: Path) -> None:
     turn = start_turn(store, runner)
-    turn.step("setup", "done", "pure", {}, {"system": "Be brief."})
+    turn.step("setup", "done", "pure", SetupRecord(), {"system": "Be brief."})
     turn.commit()
     with closing(sqlite3.connect(journal_path)) as connection, connection:
         connection.execute("DELETE FROM blobs WHERE data = '\"Be brief.\"'")

@@ -107,8 +107,8 @@ def test_a_turn_that_an_old_version_left_open_is_taken_up(
     store = open_store()
     cut_off = next(row for row in Sessions(store).list() if row.state == "running")
     turn = reopen_turn(store, runner, cut_off.id, states=("running",))
-    assert turn is not None and turn.steps["tool:1.0"].body["error_type"] == "unknown_outcome"
-    assert turn.steps["setup"].body["system"] == "Be brief."
+    assert turn is not None and turn.steps["tool:1.0"].body.error_type == "unknown_outcome"
+    assert turn.steps["setup"].body.system == "Be brief."
     question = Questions(store).get("appr_1")
     assert question is not None and (question.state, question.principal) == ("pending", "")
 

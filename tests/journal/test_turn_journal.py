@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hermes.errors import JournalError, LeaseLost, SessionBusy, SessionNotFound
 from hermes.journal.leases import SessionInfo
+from hermes.journal.records import CallRecord, FinalRecord, ReplyRecord, SetupRecord, StoredCall, StoredReply
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.connection import JournalConnection
@@ -24,9 +27,13 @@ def reopen(store: Store, runner: Runner, *states: TurnState) -> TurnJournal | No
     return reopen_turn(store, runner, "s1", states=states or ("running",))
 
 
-def reply(*calls: str, content: str = "said") -> dict[str, Any]:
-    tool_calls = [{"id": call, "name": call, "arguments": "{}"} for call in calls]
-    return {"reply": {"content": content, "tool_calls": tool_calls}}
+def reply(*calls: str, content: str = "said") -> ReplyRecord:
+    tool_calls = [StoredCall(call, call, "{}") for call in calls]
+    return ReplyRecord(reply=StoredReply(content=content, tool_calls=tool_calls))
+
+
+def done(result: str = "") -> CallRecord:
+    return CallRecord("", "", {}, result, "ok", None, None, 0)
 
 
 def call_row(number: int, **fields: Any) -> ModelCallRow:
@@ -74,7 +81,7 @@ def test_what_changes_after_it_was_recorded_does_not_change_the_record(store: St
 def test_a_step_that_is_made_later_keeps_its_place_and_its_time(store: Store, runner: Runner) -> None:
     turn = start_turn(store, runner)
     before = store.clock()
-    turn.step_later("model:1", "model", lambda: ({"reply": "one"}, {"parameters": {"stream": True}}))
+    turn.step_later("model:1", "model", lambda: (reply(), {"parameters": {"stream": True}}))
     after = store.clock()
     assert "model:1" not in turn.steps  # nothing was made yet
     turn.step("tool:1.0", "done", "pure", {"result": "two"})
@@ -88,7 +95,8 @@ def test_a_step_that_is_made_later_keeps_its_place_and_its_time(store: Store, ru
         ("step_done", "tool:1.1"),
         ("step_done", "tool:1.2"),
     ]
-    assert events[0]["body"] == turn.steps["model:1"].body == {"reply": "one", "parameters": {"stream": True}}
+    recorded = replace(reply(), parameters={"stream": True})
+    assert turn.steps["model:1"].body == recorded and events[0]["body"] == msgspec.to_builtins(recorded)
     assert before <= events[0]["at"] <= after
 
 
@@ -277,7 +285,7 @@ def test_the_same_delivery_again_gives_the_ended_turn(store: Store, runner: Runn
     before = rows(store, "SELECT * FROM events") + rows(store, "SELECT * FROM sessions")
     again = start_turn(store, runner, turn_id="t2", request_key="message-7")
     assert (again.id, again.state, again.answer, again.ordinal) == ("t1", "completed", "forty-two", 0)
-    assert again.steps["final"] == Step("done", {"text": "forty-two"})
+    assert again.steps["final"] == Step("done", FinalRecord(text="forty-two"))
     assert rows(store, "SELECT * FROM events") + rows(store, "SELECT * FROM sessions") == before
     again.event("note", "", "an ended turn takes nothing more")
     with pytest.raises(LeaseLost):
@@ -342,7 +350,7 @@ def test_a_turn_is_found_as_it_was_left(store: Store, new_runner: RunnerFactory)
     turn.message(1, 0, assistant("working"))
     turn.step("tool:1.0", "claimed", "unsafe", {"args": {"x": 1}})
     turn.step("tool:1.1", "claimed", "unsafe", {"args": {"x": 2}})
-    turn.step("tool:1.0", "done", "unsafe", {"result": "ok"})
+    turn.step("tool:1.0", "done", "unsafe", done("ok"))
     turn.commit()
     turn.event("note", "", "this one never reached the disk")
     dead.close()
@@ -350,9 +358,9 @@ def test_a_turn_is_found_as_it_was_left(store: Store, new_runner: RunnerFactory)
     assert again is not None
     assert (again.id, again.task_id, again.ordinal, again.state) == ("t1", "task of t1", 0, "running")
     assert {key: step for key, step in again.steps.items() if key != "tool:1.1"} == {
-        "setup": Step("done", {"system": "s"}),
+        "setup": Step("done", SetupRecord(system="s")),
         "model:1": Step("done", reply("a", "b")),
-        "tool:1.0": Step("done", {"result": "ok"}),
+        "tool:1.0": Step("done", done("ok")),
     }
     assert again.messages == {(0, 0): user("hello"), (1, 0): assistant("working")}
     assert again.attempts_made == 1, "a tool call was in flight, not a model call"
@@ -360,7 +368,7 @@ def test_a_turn_is_found_as_it_was_left(store: Store, new_runner: RunnerFactory)
     assert (resumed["kind"], resumed["body"]["in_flight"]) == ("turn_resumed", ["tool:1.1"])
     assert (settled["kind"], settled["key"], settled["body"]["args"]) == ("step_done", "tool:1.1", {"x": 2})
     assert settled["body"]["error_type"] == "unknown_outcome" and '"outcome":"unknown"' in settled["body"]["result"]
-    assert again.steps["tool:1.1"] == Step("done", settled["body"])
+    assert again.steps["tool:1.1"] == Step("done", msgspec.convert(settled["body"], CallRecord))
 
 
 def test_the_attempt_that_was_open_is_closed_as_crashed(store: Store, new_runner: RunnerFactory) -> None:
@@ -369,7 +377,7 @@ def test_the_attempt_that_was_open_is_closed_as_crashed(store: Store, new_runner
     turn.step("setup", "done", "pure", {})
     turn.model_call(call_row(1, api_request_id="t1:api:1"))
     turn.step("model:1", "done", "model", reply("a"))
-    turn.step("tool:1.0", "done", "pure", {})
+    turn.step("tool:1.0", "done", "pure", done())
     turn.commit()
     dead.close()
     again = reopen(store, heir)

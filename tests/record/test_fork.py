@@ -75,7 +75,7 @@ def test_a_fork_at_a_step_runs_nothing_before_it(
     assert row.branched_from == origin and row.input_tokens < Sessions(host.store).get(origin).input_tokens
     # The prefix is the same, and the origin is as it was.
     before, after = (load_recording(host.store, one).turns[1] for one in (origin, new_id))
-    assert after.steps["tool:2.0"]["result"] == before.steps["tool:2.0"]["result"]
+    assert after.steps["tool:2.0"].result == before.steps["tool:2.0"].result
     assert before.answer == "Done."
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +17,7 @@ from hermes.agent.approvals.guardrail import LoopGuardrail
 from hermes.agent.context.hooks import TurnHooks
 from hermes.agent.context.parts import TurnParts
 from hermes.agent.context.requests import RequestBuilder
-from hermes.agent.context.setup import CONTINUE, OUT_OF_BUDGET, OUT_OF_TURNS, Setup, make_setup
+from hermes.agent.context.setup import CONTINUE, OUT_OF_BUDGET, OUT_OF_TURNS, make_setup
 from hermes.agent.context.transcript import MessagePlace, assistant_message
 from hermes.agent.events import TurnResult, TurnStatus, ignore_events
 from hermes.agent.pipelines.batch import ToolBatch
@@ -29,6 +28,7 @@ from hermes.contract.events import (
 from hermes.errors import BudgetExceeded, HermesError, Interrupted, JournalError, ProviderError, TurnSuspended
 from hermes.hooks.callback import describe
 from hermes.hooks.execution_chain import culprit_of
+from hermes.journal import records
 from hermes.journal.turns.decisions import PluginDecision
 from hermes.journal.turns.lifecycle import close_children
 from hermes.journal.turns.steps import Message, TurnState
@@ -147,9 +147,8 @@ class Turn:
             raise HermesError(self._why_empty(setup))
         text, changed_by = self._hooks.transform(text)
         problem = self._problem()
-        final: dict[str, Any] = {"text": text, "finish_reason": self._finish_reason}
-        if changed_by:
-            final["decisions"] = [PluginDecision(changed_by, "transform_llm_output", "changed")]
+        decisions = [PluginDecision(changed_by, "transform_llm_output", "changed")] if changed_by else msgspec.UNSET
+        final = records.FinalRecord(text=text, finish_reason=self._finish_reason, decisions=decisions)
         self._journal.step("final", "done", "pure", final)
         self._journal.end("completed", answer=text, error=problem)
         self._journal.commit()
@@ -168,7 +167,7 @@ class Turn:
         times = f", after {self._continuations} continuations" if self._continuations else ""
         return f"{problem}{times}; ask for the rest"
 
-    def _why_empty(self, setup: Setup) -> str:
+    def _why_empty(self, setup: records.SetupRecord) -> str:
         if self._steps > setup.max_steps:
             return (
                 f"the model gave no answer within its {setup.max_steps} steps, nor after them; "
@@ -176,18 +175,17 @@ class Turn:
             )
         return "the model ended its turn without an answer; ask again, or raise model.max_tokens"
 
-    def _set_up(self) -> Setup:
+    def _set_up(self) -> records.SetupRecord:
         recorded = self._journal.steps.get("setup")
         if recorded is not None:
-            return msgspec.convert(recorded.body, Setup)
+            return recorded.body
         if self._journal.was_left:
             self._scope.interrupt.check()  # it may have been taken up to be given up
-        setup = make_setup(self._parts)
-        self._hooks.begin(setup)
+        setup = self._hooks.begin(make_setup(self._parts))
         self._journal.step("setup", "done", "pure", *setup.parts(self._runtime.environment()))
         return setup
 
-    def _converse(self, setup: Setup) -> str:
+    def _converse(self, setup: records.SetupRecord) -> str:
         requests = RequestBuilder(self._parts, setup)
         offered = setup.callable_tools()
         loop = LoopGuardrail(self._runtime.config.tool_loop_guardrails)
@@ -222,7 +220,7 @@ class Turn:
             self._steer(step, batch.finished())
         return self._conclude(requests, setup.max_steps + 1)
 
-    def _continue(self, setup: Setup, step: int, reply: Reply) -> bool:
+    def _continue(self, setup: records.SetupRecord, step: int, reply: Reply) -> bool:
         """Ask for the rest of an answer that was cut off. False when it is whole, or to be left as it is."""
         key = f"continue:{step}"
         if key not in self._journal.steps:
@@ -230,7 +228,7 @@ class Turn:
             wanted = reply.finish_reason == "pause_turn" or (reply.finish_reason == "length" and is_short)
             if not wanted or step == setup.max_steps:
                 return False
-            self._journal.step(key, "done", "pure", {"finish_reason": reply.finish_reason})
+            self._journal.step(key, "done", "pure", records.ContinuationRecord(reply.finish_reason))
         self._continuations += reply.finish_reason == "length"
         self._journal.message(step, 1, {"role": "user", "content": CONTINUE})
         return True
@@ -242,11 +240,11 @@ class Turn:
         """
         key = f"steer:{step}"
         recorded = self._journal.steps.get(key)
-        texts: list[str] = [] if recorded is None else recorded.body["texts"]
+        texts: list[str] = [] if recorded is None else recorded.body.texts
         if recorded is None and not self._scope.interrupt.cancelled:
             texts = self._parts.added_texts(self._journal.id, step, calls)
         if texts and recorded is None:
-            self._journal.step(key, "done", "pure", {"texts": texts})
+            self._journal.step(key, "done", "pure", records.SteeringRecord(texts))
         for number, text in enumerate(texts):
             self._journal.message(step, _AFTER_TOOL_RESULTS + number, {"role": "user", "content": text})
         return bool(texts)
@@ -262,12 +260,10 @@ class Turn:
             if asked is None:
                 return False
             nudge, plugin = asked
-            body: dict[str, Any] = {"message": nudge}
-            if nudge is not None:
-                body["decisions"] = [PluginDecision(plugin, "pre_verify", "added")]
-            self._journal.step(key, "done", "pure", body)
+            decisions = [] if nudge is None else [PluginDecision(plugin, "pre_verify", "added")]
+            self._journal.step(key, "done", "pure", records.CheckRecord(nudge, decisions))
         else:
-            nudge = recorded.body["message"]
+            nudge = recorded.body.message
         if nudge is None:
             return False
         self._nudges += 1
@@ -286,8 +282,8 @@ class Turn:
         key = f"budget:{step}"
         recorded = self._journal.steps.get(key)
         if recorded is None:
-            self._journal.step(key, "done", "pure", {"why": why})
-        self._budget_spent = why or (recorded.body["why"] if recorded is not None else "")
+            self._journal.step(key, "done", "pure", records.BudgetStop(why))
+        self._budget_spent = why or (recorded.body.why if recorded is not None else "")
         log.warning("%s", self._budget_spent)
         if not self._draft.strip():
             self._journal.message(step, 0, {"role": "user", "content": OUT_OF_BUDGET})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from hermes.agent.events import TurnResult
 from hermes.contract.events import ToolEnded
-from hermes.journal.bodies import unpack
+from hermes.journal.events import read_turn
+from hermes.journal.records import CallRecord, DispatchRecord, ReplyRecord
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 from hermes.journal.turns.steps import NOT_ASIDE
@@ -24,10 +25,6 @@ _ENDPOINT = (
     "ORDER BY started_at DESC LIMIT 1"
 )
 _DURATION = "SELECT coalesce(ended_at - started_at, 0) FROM turns WHERE id = ?"
-_STEPS = (
-    "SELECT e.key, e.body FROM turns t JOIN events e ON e.session_id = t.session_id AND e.seq >= t.first_seq "
-    "AND e.turn_id = t.id WHERE t.id = ? AND e.kind = 'step_done' ORDER BY e.seq"
-)
 
 
 class RecordedSteps(NamedTuple):
@@ -43,30 +40,34 @@ class RecordedSteps(NamedTuple):
 def recorded_steps(store: Store, turn_id: str, session_id: str, task_id: str = "") -> RecordedSteps:
     """The steps of a turn that are recorded by now."""
 
-    def read(connection: JournalConnection) -> list[tuple[str, Any]]:
-        rows = connection.execute(_STEPS, (turn_id,)).fetchall()
-        return [(key, unpack(connection, body)) for key, body in rows if key.startswith(("model:", "tool:"))]
-
-    done = store.read(read)
-    replies = [body["reply"]["content"] for key, body in done if key.startswith("model:")]
-    calls = [_ended(session_id, turn_id, task_id, body) for key, body in done if key.startswith("tool:")]
+    replies, calls = list[str](), list[ToolEnded]()
+    for event in store.read(lambda connection: list(read_turn(connection, session_id, turn_id))):
+        match event.record:
+            case ReplyRecord(reply=reply):
+                replies.append(reply.content)
+            case DispatchRecord():
+                pass  # a plugin made the call, not the model
+            case CallRecord() as call:
+                calls.append(_ended(session_id, turn_id, task_id, call))
+            case _:
+                pass
     return RecordedSteps([text for text in replies if text], calls, len(replies))
 
 
-def _ended(session_id: str, turn_id: str, task_id: str, body: dict[str, Any]) -> ToolEnded:
+def _ended(session_id: str, turn_id: str, task_id: str, call: CallRecord) -> ToolEnded:
     return ToolEnded(
-        tool_name=body["name"],
+        tool_name=call.name,
         session_id=session_id,
         task_id=task_id,
         turn_id=turn_id,
         api_request_id="",
-        tool_call_id=body["id"],
-        args=body["args"],
-        result=body["result"],
-        duration_ms=body["duration_ms"],
-        status=body["status"],
-        error_type=body["error_type"],
-        error_message=body["error_message"],
+        tool_call_id=call.id,
+        args=call.args,
+        result=call.result,
+        duration_ms=call.duration_ms,
+        status=call.status,
+        error_type=call.error_type,
+        error_message=call.error_message,
         middleware_trace=[],
     )
 

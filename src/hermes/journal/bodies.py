@@ -122,6 +122,23 @@ def unpack(connection: JournalConnection, text: str, known: dict[str, dict[str, 
     return value
 
 
+def is_plain(stored: str) -> bool:
+    """Whether a stored body is the JSON text itself."""
+    return not stored.startswith(_RESERVED)
+
+
+def is_redacted(stored: str) -> bool:
+    """Whether a stored body was removed on purpose."""
+    return stored.startswith(_REDACTED)
+
+
+def blob_in(column: str) -> str:
+    """A condition for the blob ``b`` to which the body in a column refers."""
+    begin = len(_REFERENCE)
+    digest = f"substr({column}, {begin + 1}, {_DIGEST_CHARS})"
+    return f"b.sha256 = {digest} AND substr({column}, 1, {begin}) = '{_REFERENCE}'"
+
+
 def _fields_in(blob: str) -> dict[str, str]:
     """The digests in a blob of fields; none in any other."""
     if not blob.startswith(_FIELDS):

@@ -291,6 +291,11 @@ def has_pending(connection: JournalConnection, session_id: str) -> bool:
     return bool(_select(connection, f"{_PENDING} AND {_OF_FAMILY}", (session_id,), limit=1))
 
 
+def questions_of(connection: JournalConnection, session_id: str) -> list[QuestionRow]:
+    """The questions of a session, open or answered, in their order."""
+    return _select(connection, "session_id = ?", (session_id,))[::-1]
+
+
 def _select(
     connection: JournalConnection, where: str, values: Sequence[object], *, limit: int = _NO_LIMIT
 ) -> list[QuestionRow]:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
+from hermes.journal.records import FailureRecord, step_place
 from hermes.record.recording import Recording, TurnRecording
 
 #: Fields of a step that are compared; other steps are compared as a whole.
@@ -87,7 +88,7 @@ def compare_turns(
             add(key, "order", key, partners[key])
         if key.startswith("model:") and attempts[0].get(key, []) != attempts[1].get(key, []):
             add(key, "failed attempts", attempts[0].get(key, []), attempts[1].get(key, []))
-        first, second = before.steps.get(key), after.steps.get(partners.get(key, key))
+        first, second = _body(before, key), _body(after, partners.get(key, key))
         if first is None or second is None:
             add(key, "", first and _shown(key, first), second and _shown(key, second))
             continue
@@ -121,31 +122,36 @@ def _moved_calls(before: TurnRecording, after: TurnRecording) -> dict[str, str]:
 def _calls_by_reply(turn: TurnRecording) -> dict[str, dict[str, bytes]]:
     """The calls of each reply: tool and arguments by step."""
     found: dict[str, dict[str, bytes]] = {}
-    for key, body in turn.steps.items():
-        if key.startswith("tool:"):
-            call = msgspec.json.encode((body["name"], body["args"]), order="deterministic")
-            found.setdefault(key.partition(".")[0], {})[key] = call
+    for key, body in turn.tool_calls().items():
+        call = msgspec.json.encode((body.name, body.args), order="deterministic")
+        found.setdefault(key.partition(".")[0], {})[key] = call
     return found
 
 
 def _order(key: str) -> tuple[int, int, int]:
     """The place of a step in its turn."""
-    kind, _, place = key.partition(":")
-    if kind == "setup":
+    place = step_place(key)
+    if place.name == "setup":
         return (0, 0, 0)
-    if kind == "final":
+    if place.name == "final":
         return (_LAST, 0, 0)
-    number, _, index = place.partition(".")
-    return (int(number or 0), _KINDS.get(kind, 8), int(index or 0))
+    return (place.step, _KINDS.get(place.name, 8), place.call)
 
 
 def _failures(turn: TurnRecording) -> dict[str, list[str]]:
     """Why attempts failed, by step. One that was interrupted is seen in the end of the turn."""
     found: dict[str, list[str]] = {}
     for attempt in turn.attempts:
-        if attempt.failed and attempt.body["reason"] not in ("interrupted", "error"):
-            found.setdefault(attempt.key, []).append(attempt.body["reason"])
+        body = attempt.body
+        if isinstance(body, FailureRecord) and body.reason not in ("interrupted", "error"):
+            found.setdefault(attempt.key, []).append(body.reason)
     return found
+
+
+def _body(turn: TurnRecording, key: str) -> dict[str, Any] | None:
+    """The record of a step as plain data."""
+    record = turn.steps.get(key)
+    return None if record is None else msgspec.to_builtins(record)
 
 
 def _changes(key: str, first: dict[str, Any], second: dict[str, Any], strict: bool) -> Iterator[tuple[str, Any, Any]]:
@@ -202,10 +208,10 @@ def _request_changes(key: str, before: TurnRecording, after: TurnRecording) -> I
     """Why a request is not the one that was sent: the first message that differs, or the bytes alone."""
     if before.id != after.id:
         return  # of another session: its id is part of the request where a provider caches by it
-    digests = [turn.steps[key].get("request_sha256", "") for turn in (before, after)]
+    digests = [turn.steps[key].request_sha256 for turn in (before, after)]
     if digests[0] == digests[1] or not all(digests):
         return
-    place = (int(key.partition(":")[2]), 0)
+    place = (step_place(key).step, 0)
     for at in sorted({*before.messages, *after.messages}):
         one, other = before.messages.get(at), after.messages.get(at)
         if at < place and one != other:

@@ -30,9 +30,9 @@ def totals_of(recording: Recording) -> Totals:
     return Totals(
         turns=len(own),
         model_steps=sum(key.startswith("model:") for turn in turns for key in turn.steps),
-        tool_calls=sum(key.startswith("tool:") for turn in turns for key in turn.steps),
-        input_tokens=sum(call.input_tokens for call in calls),
-        output_tokens=sum(call.output_tokens for call in calls),
+        tool_calls=sum(len(turn.tool_calls()) for turn in turns),
+        input_tokens=sum(call.input_tokens or 0 for call in calls),
+        output_tokens=sum(call.output_tokens or 0 for call in calls),
         cost_usd=sum(costs) if costs else None,
         seconds=sum(max((turn.ended_at or turn.started_at) - turn.started_at, 0.0) for turn in own),
     )

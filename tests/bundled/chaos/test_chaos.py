@@ -13,6 +13,7 @@ import pytest
 from hermes.bundled.chaos import Chaos, ChaosRule, ChaosSettings
 from hermes.config.schema.sections import PluginsConfig
 from hermes.host import Host
+from hermes.journal.records import FailureRecord
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.record.recording import load_recording
@@ -42,9 +43,9 @@ def test_tools_fail_and_the_failure_is_replayed(
     assert identical(home, session.id, tmp_path)
     with closing(SqliteStore(home / "state.db")) as store:
         step = load_recording(store, session.id).turns[0].steps["tool:1.0"]
-    assert step["status"] == status
+    assert step.status == status
     if fault != "slow":
-        assert [one["plugin"] for one in step["decisions"]] == ["chaos"]
+        assert [one.plugin for one in step.decisions] == ["chaos"]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_models_fail_and_the_failure_is_replayed(
         host.close()
     with closing(SqliteStore(home / "state.db")) as store:
         turn = load_recording(store, session.id).turns[0]
-    assert [one.body["reason"] for one in turn.attempts if one.failed] == [reason]
+    assert [one.body.reason for one in turn.attempts if isinstance(one.body, FailureRecord)] == [reason]
     assert (result.status, result.answer) == ("completed", "A whole answer.")
     assert identical(home, session.id, tmp_path)
 
@@ -129,9 +130,9 @@ def faults_of_a_run(make_host: HostFactory, seed: int, *, after_others: bool = F
         assert session.run("go").answer == "Done."
         turn = load_recording(host.store, session.id).turns[0]
         host.close()
-    failed = [(one.key, one.body["reason"]) for one in turn.attempts if one.failed]
-    calls = [(key, body["status"]) for key, body in sorted(turn.steps.items()) if key.startswith("tool:")]
-    assert sum(body["status"] == "timeout" for body in turn.steps.values() if "status" in body) == 1
+    failed = [(one.key, one.body.reason) for one in turn.attempts if isinstance(one.body, FailureRecord)]
+    calls = [(key, call.status) for key, call in turn.tool_calls().items()]
+    assert sum(call.status == "timeout" for call in turn.tool_calls().values()) == 1
     return [*failed, *calls]
 
 

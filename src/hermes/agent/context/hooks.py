@@ -6,7 +6,9 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from hermes.agent.context.setup import Setup, spill
+from msgspec.structs import replace
+
+from hermes.agent.context.setup import spill
 from hermes.agent.events import TurnStatus, changed_paths, is_code
 from hermes.agent.pipelines.model_call import attempt_id
 from hermes.contract.events import (
@@ -20,6 +22,7 @@ from hermes.contract.events import (
 )
 from hermes.errors import Interrupted
 from hermes.hooks.observers import Answer
+from hermes.journal.records import SetupRecord
 from hermes.journal.turns.decisions import PluginDecision
 
 if TYPE_CHECKING:
@@ -55,19 +58,19 @@ class TurnHooks:
             resumed=bool(journal.steps),
         )
 
-    def begin(self, setup: Setup) -> None:
-        """Tell of a new session and of the turn; what plugins add to the message becomes part of the setup."""
+    def begin(self, setup: SetupRecord) -> SetupRecord:
+        """Tell of a new session and of the turn; returns the setup with what plugins add to the message."""
         hooks, scope, runtime = self._hooks, self._parts.scope, self._parts.runtime
         if self._parts.journal.ordinal == 0 and hooks.on_session_start is not None:
             model = self._parts.models.model
             hooks.on_session_start(SessionStarted(session_id=scope.session_id, model=model, platform=scope.platform))
         if hooks.pre_llm_call is None:
-            return
-        pieces = [setup.context] if setup.context else []
+            return setup
+        pieces, decisions = [setup.context] if setup.context else [], list[PluginDecision]()
         for plugin, piece in _context_pieces(hooks.pre_llm_call(self.started())):
             pieces.append(spill(runtime, scope.principal, piece))
-            setup.decisions.append(PluginDecision(plugin, "pre_llm_call", "added"))
-        setup.context = "\n\n".join(pieces)
+            decisions.append(PluginDecision(plugin, "pre_llm_call", "added"))
+        return replace(setup, context="\n\n".join(pieces), decisions=decisions)
 
     def verify(self, text: str, calls: Sequence[ToolEnded], attempt: int) -> tuple[str | None, str] | None:
         """What ``pre_verify`` says to an answer that follows changed files, and the plugin that says it.

@@ -14,7 +14,8 @@ from hermes.agent.images.describe import replace_images
 from hermes.agent.pipelines.model_call import ToolDefinition
 from hermes.contract.events import ContextCompacted
 from hermes.errors import HermesError
-from hermes.journal.history.compactions import Compaction, record_compaction
+from hermes.journal.history.compactions import record_compaction
+from hermes.journal.records import Compaction, WindowRecord
 from hermes.journal.sessions import Sessions
 from hermes.journal.turns.steps import Message
 from hermes.models.costs.usage import Usage
@@ -22,10 +23,10 @@ from hermes.scope import Scope, current_scope
 
 if TYPE_CHECKING:
     from hermes.agent.context.parts import TurnParts
-    from hermes.agent.context.setup import Setup
     from hermes.agent.context.window import BeforeCompress, ContextWindow
     from hermes.agent.memory.memory import Memory
     from hermes.agent.runtime import Runtime
+    from hermes.journal.records import SetupRecord
     from hermes.models.endpoint import Endpoint
 
 log = logging.getLogger("hermes.context")
@@ -46,7 +47,7 @@ class CompressionReport(msgspec.Struct, frozen=True):
 class RequestBuilder:
     """Builds the requests of one turn. Everything they are made from stays in the journal."""
 
-    def __init__(self, parts: TurnParts, setup: Setup) -> None:
+    def __init__(self, parts: TurnParts, setup: SetupRecord) -> None:
         self._parts = parts
         self._transcript = parts.transcript
         self._window = parts.window
@@ -74,11 +75,11 @@ class RequestBuilder:
         """Compact before a step as it was done when the step ran, or almost ran, for the first time."""
         told = self._journal.steps.get(f"window:{step}")
         if told is not None:
-            self._window.learn(told.body["tokens"])
+            self._window.learn(told.body.tokens)
         for key in _keys(step):
             recorded = self._journal.steps.get(key)
             if recorded is not None:
-                self._transcript.compact(msgspec.convert(recorded.body, Compaction, from_attributes=True))
+                self._transcript.compact(recorded.body)
 
     def fitting(self, step: int, place: MessagePlace, tools: list[ToolDefinition]) -> list[Message]:
         """The messages of that request, compacted before it when the window is getting full."""
@@ -101,7 +102,7 @@ class RequestBuilder:
         told = self._window.ask(tokens, self._parts.scope.interrupt, self._journal.commit_soon)
         if told is not None:
             self._window.learn(told)
-            self._journal.step(key, "done", "pure", {"tokens": told})
+            self._journal.step(key, "done", "pure", WindowRecord(told))
 
     def make_more_room(self, step: int, place: MessagePlace, tools: list[ToolDefinition]) -> bool:
         """Compact again after a provider found the request too long. False when that is of no use."""

@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.context.inputs import PromptFacts, place_facts
 from hermes.agent.pipelines.model_call import ToolDefinition
 from hermes.config.principals import principal_home
-from hermes.journal.bodies import message_text, prepare_struct
-from hermes.journal.turns.decisions import PluginDecision
+from hermes.journal.bodies import message_text
+from hermes.journal.records import SetupRecord
 from hermes.tools.skills.skills import VIEW
 
 if TYPE_CHECKING:
@@ -53,52 +52,7 @@ CONTINUE = "Your answer was cut off. Continue it exactly where it stopped: repea
 _PREVIEW_CHARS = 500
 
 
-class Setup(msgspec.Struct):
-    """The setup as the journal stores it. A resumed turn replays it."""
-
-    system: str
-    tools: list[ToolDefinition]
-    #: The budget of model steps: a resumed turn must come to its end at the same point.
-    max_steps: int
-    #: What memory, the caller and ``pre_llm_call`` added to the user's message, for this turn only.
-    context: str = ""
-    #: The text that replaces each image for a model without vision, by the image's digest.
-    stand_ins: dict[str, str] = {}
-    #: Whether an answer that reaches the output limit is continued: not when the user set the limit, nor where an
-    #: answer in two pieces would be of no use.
-    continues: bool = True
-    #: The plugins that added to the context.
-    decisions: list[PluginDecision] = []
-    #: What the prompt was made from, beside the settings.
-    facts: dict[str, Any] = {}
-    #: Tools that may be called, although the request does not have them: the model finds them by a search.
-    deferred: list[str] = []
-    #: The window that the server of the model had told by then, on which that choice of tools rests; 0 when it had not.
-    window: int = 0
-
-    def callable_tools(self) -> frozenset[str]:
-        """The names of all tools that the model may call."""
-        return frozenset([*(tool["function"]["name"] for tool in self.tools), *self.deferred])
-
-    def parts(self, environment: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The fields of this turn alone, as far as they say something, and those that many turns have in common.
-
-        ``environment`` is what the turn runs with.
-        """
-        rest = {"context": self.context, "stand_ins": self.stand_ins, "decisions": self.decisions}
-        own = {"max_steps": self.max_steps, **{name: value for name, value in rest.items() if value}}
-        if not self.continues:
-            own["continues"] = False
-        if self.window:
-            own["window"] = self.window
-        shared = {"system": self.system, "tools": self.tools, "facts": self.facts, "environment": environment}
-        return own, {**shared, "deferred": self.deferred} if self.deferred else shared
-
-
-prepare_struct(Setup)
-
-
-def make_setup(parts: TurnParts) -> Setup:
+def make_setup(parts: TurnParts) -> SetupRecord:
     """The setup of a new turn, without what ``pre_llm_call`` adds."""
     runtime, journal, models = parts.runtime, parts.journal, parts.models
     facts = _gather_facts(parts) if runtime.inputs is None else runtime.inputs.facts(journal.session_id, journal.id)
@@ -111,7 +65,7 @@ def make_setup(parts: TurnParts) -> Setup:
         runtime.tools.settle()
     tools, deferred = _definitions(parts)
     prompt = system_prompt(facts, extra="\n\n".join(filter(None, extra)))
-    return Setup(
+    return SetupRecord(
         system=prompt,
         tools=tools,
         max_steps=parts.max_steps,

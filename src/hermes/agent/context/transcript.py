@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 
 import msgspec
 
-from hermes.journal.history.compactions import Compaction
+from hermes.journal.records import Compaction
 from hermes.journal.turns.steps import Message, TurnJournal
 from hermes.models.reply import Reply, tool_call_message
 from hermes.models.wires.provider_state import STATE_FIELD, with_reasoning

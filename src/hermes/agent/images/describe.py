@@ -8,8 +8,8 @@ from typing import Any, cast
 from hermes.agent.llm.models import Models
 from hermes.agent.llm.side_call import SideModel
 from hermes.errors import HermesError, ProviderError
-from hermes.journal.bodies import message_text, unpack
-from hermes.journal.store.connection import JournalConnection
+from hermes.journal.bodies import message_text
+from hermes.journal.events import read_events, readable
 from hermes.journal.store.port import Store
 from hermes.models.endpoint import Endpoint
 from hermes.models.vision import sees_images
@@ -96,15 +96,10 @@ class Vision:
 
     def _used_before(self, session_id: str) -> dict[str, str]:
         """The descriptions that earlier turns of the conversation used."""
-        query = "SELECT body FROM events WHERE session_id = ? AND key = 'setup' AND kind = 'step_done' ORDER BY seq"
-
-        def find(connection: JournalConnection) -> dict[str, str]:
-            used: dict[str, str] = {}
-            for (body,) in connection.execute(query, (session_id,)).fetchall():
-                used |= unpack(connection, body).get("stand_ins", {})
-            return used
-
-        return self._store.read(find)
+        used: dict[str, str] = {}
+        for event in self._store.read(lambda connection: list(read_events(connection, session_id, key="setup"))):
+            used |= readable(event).stand_ins
+        return used
 
 
 _NOT_SEEN = "[An image, which you cannot see.]"

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +18,7 @@ from hermes.agent.workers import wait_for
 from hermes.contract.events import CheckpointMissing, ToolEnded, ToolStarted
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.execution_chain import culprit_of
+from hermes.journal.records import CallRecord
 from hermes.journal.turns.steps import NO_FIELDS, Message
 from hermes.models.reply import ToolRequest
 
@@ -374,8 +375,8 @@ def _commits_before_waiting(slot: _Slot) -> bool:
     return slot.call.tool is not None and slot.call.tool.commits_before_waiting
 
 
-def _outcome_from(body: dict[str, Any]) -> ToolOutcome:
+def _outcome_from(record: CallRecord) -> ToolOutcome:
     from hermes.agent.pipelines.tool_call import ToolOutcome
 
     fields = ("result", "status", "args", "duration_ms", "error_type", "error_message")
-    return ToolOutcome(**{name: body[name] for name in fields})
+    return ToolOutcome(**{name: getattr(record, name) for name in fields})

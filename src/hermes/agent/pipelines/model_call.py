@@ -29,6 +29,7 @@ from hermes.contract.response import Record, chat_response
 from hermes.errors import HermesError, Interrupted, ProviderError
 from hermes.journal.bodies import prepare_struct
 from hermes.journal.crash import crash_point
+from hermes.journal.records import FailureRecord, ReplyRecord, StoredCall, StoredReply
 from hermes.journal.turns.decisions import PluginDecision, decisions_of
 from hermes.journal.turns.steps import Message, TurnJournal
 from hermes.models.endpoint import Endpoint
@@ -340,10 +341,8 @@ class ConversationAttempt(Attempt):
             reply.tool_calls = []  # none can run, so the record must not have one that was never closed
         request_id, redactor = self.scope.api_request_id, self.call.runtime.redactor
         self.call.journal.model_call(self.row(request_id, self.call.key, redactor, None))
-        body: dict[str, Any] = {"reply": _stored(reply), "attempt": self.count, "provider": self.endpoint.provider}
-        self.call.journal.step_later(
-            self.call.key, "model", lambda: (body | self._request_record(), self._parameters())
-        )
+        stored = _stored(reply)
+        self.call.journal.step_later(self.call.key, "model", lambda: (self._record(stored), self._parameters()))
         model = reply.model or self.endpoint.model
         spent = f"{reply.usage.prompt_tokens} in, {reply.usage.output_tokens} out" if reply.usage else "usage unknown"
         told = (self.call.key, model, reply.finish_reason, duration, spent)
@@ -386,8 +385,14 @@ class ConversationAttempt(Attempt):
         row = self.row(self.scope.api_request_id, self.call.key, self.call.runtime.redactor, error)
         journal.model_call(row)
         partial = getattr(error, "partial", None)
-        body = {"reason": reason, "error": row.error, "partial": partial, **self._request_record()}
-        journal.event("attempt_failed", self.call.key, body, self._parameters())
+        record = FailureRecord(
+            reason=reason,
+            error=row.error,
+            partial=partial,
+            request_sha256=self._sent.sha256,
+            decisions=self.decisions,
+        )
+        journal.event("attempt_failed", self.call.key, record, self._parameters())
         journal.commit_soon()
         if known is not None:
             self.call.listener(failed)
@@ -411,12 +416,15 @@ class ConversationAttempt(Attempt):
 
     # -- records ------------------------------------------------------------------------------------------------
 
-    def _request_record(self) -> dict[str, Any]:
-        """What the journal holds of the request beside its messages, as far as there is something."""
-        record: dict[str, Any] = {"request_sha256": self._sent.sha256} if self._sent.sha256 else {}
-        if self.decisions:
-            record["decisions"] = self.decisions
-        return record
+    def _record(self, reply: StoredReply) -> ReplyRecord:
+        """What the journal holds of the answered request beside its messages."""
+        return ReplyRecord(
+            reply=reply,
+            attempt=self.count,
+            provider=self.endpoint.provider,
+            request_sha256=self._sent.sha256,
+            decisions=self.decisions,
+        )
 
     def _parameters(self) -> dict[str, Any]:
         """The parameters of the request, without secrets. Steps mostly have the same ones."""
@@ -444,14 +452,20 @@ def attempt_id(turn_id: str, number: int) -> str:
     return f"{turn_id}:api:{number}"
 
 
-def _stored(reply: Reply) -> dict[str, Any]:
-    """A reply as the journal stores it: its text and its calls, and of the rest what says something."""
-    fields: dict[str, Any] = msgspec.to_builtins(reply)
-    usage: dict[str, Any] = fields["usage"] or {}
-    fields["usage"] = {name: value for name, value in usage.items() if value and (name, value) != ("request_count", 1)}
-    if reply.finish_reason == "stop":
-        del fields["finish_reason"]
-    return {name: value for name, value in fields.items() if value or name in ("content", "tool_calls")}
+def _stored(reply: Reply) -> StoredReply:
+    """A reply as the journal stores it: of its usage, what says something."""
+    usage: dict[str, Any] = msgspec.to_builtins(reply.usage) or {}
+    used = {name: value for name, value in usage.items() if value and (name, value) != ("request_count", 1)}
+    return StoredReply(
+        content=reply.content,
+        reasoning=reply.reasoning,
+        tool_calls=[StoredCall(call.id, call.name, call.arguments) for call in reply.tool_calls],
+        finish_reason=reply.finish_reason or "stop",
+        model=reply.model,
+        usage=used or None,
+        response_id=reply.response_id,
+        provider_state=reply.provider_state or None,
+    )
 
 
 def provider_failure(error: BaseException) -> ProviderError | None:

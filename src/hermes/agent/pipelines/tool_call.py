@@ -28,6 +28,7 @@ from hermes.hooks.execution_chain import culprit_of
 from hermes.hooks.observers import Emitter, first_text
 from hermes.journal.bodies import message_text
 from hermes.journal.crash import crash_point
+from hermes.journal.records import CallRecord, ClaimRecord, ResultChange
 from hermes.journal.turns.decisions import PluginDecision, decisions_of
 from hermes.models.reply import ToolRequest
 from hermes.scope import Scope, current_scope
@@ -364,35 +365,31 @@ class ToolCall(msgspec.Struct):
         hooks = self.runtime.hooks
         return hooks.post_tool_call is not None or hooks.transform_tool_result is not None
 
-    def claim(self) -> dict[str, Any]:
+    def claim(self) -> ClaimRecord:
         """The write-ahead claim of the call, recorded before it starts."""
-        args = self.runtime.redactor.mask_data(self.args)
-        return {"id": self.request.id, "name": self.request.name, "args": args}
+        return ClaimRecord(self.request.id, self.request.name, self.runtime.redactor.mask_data(self.args))
 
-    def record(self, outcome: ToolOutcome) -> dict[str, Any]:
+    def record(self, outcome: ToolOutcome) -> CallRecord:
         """The record of the call with its result, without secrets."""
         redactor = self.runtime.redactor
-        record: dict[str, Any] = {
-            "id": self.request.id,
-            "name": self.request.name,
-            "args": redactor.mask_data(outcome.args),
-            "result": redactor.mask_known(outcome.result),
-            "status": outcome.status,
-            "error_type": outcome.error_type,
-            "error_message": outcome.error_message and redactor.mask_known(outcome.error_message),
-            "duration_ms": outcome.duration_ms,
-        }
-        if self.decisions:
-            record["decisions"] = self.decisions
-        if self.context.undone:
-            record["undone_changes"] = self._keepable()
-        return record
+        return CallRecord(
+            id=self.request.id,
+            name=self.request.name,
+            args=redactor.mask_data(outcome.args),
+            result=redactor.mask_known(outcome.result),
+            status=outcome.status,
+            error_type=outcome.error_type,
+            error_message=outcome.error_message and redactor.mask_known(outcome.error_message),
+            duration_ms=outcome.duration_ms,
+            decisions=self.decisions,
+            undone_changes=self._keepable() if self.context.undone else [],
+        )
 
     def record_change(self, journal: TurnJournal, key: str) -> None:
         """Record who changed the result for the model. Its own event, because the result was recorded before."""
         if self.result_changed_by:
             decision = PluginDecision(self.result_changed_by, "transform_tool_result", "changed")
-            journal.event("result_changed", key, {"decisions": [decision]})
+            journal.event("result_changed", key, ResultChange([decision]))
 
     # -- settle -------------------------------------------------------------------------------------------------
 
@@ -415,12 +412,12 @@ class ToolCall(msgspec.Struct):
         more = {"undone": undone} if undone else {}
         return replace(outcome, result=tool_result(**fields, **more, kept=list(kept.values())))
 
-    def recall(self, record: dict[str, Any]) -> None:
+    def recall(self, record: CallRecord) -> None:
         """What an earlier run of the turn recorded of changes that were undone."""
-        if record.get("undone_changes"):
+        if record.undone_changes:
             from hermes.tools.sandbox.undone import UndoneChange
 
-            self.context.undone = msgspec.convert(record["undone_changes"], list[UndoneChange])
+            self.context.undone = msgspec.convert(record.undone_changes, list[UndoneChange])
 
     def _keepable(self) -> list[UndoneChange]:
         """The changes that a user can be asked about: none that holds a secret, which no record may have."""

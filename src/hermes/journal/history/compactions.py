@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
-
-import msgspec
 
 from hermes.errors import JournalError
-from hermes.journal.bodies import prepare_struct, to_json, unpack
-from hermes.journal.events import NewEvent, append_events
+from hermes.journal.bodies import to_json, unpack
+from hermes.journal.events import NewEvent, append_events, compactions_in, readable
 from hermes.journal.leases import take_lease
+from hermes.journal.records import Compaction, Message
 from hermes.journal.runner import Runner
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
-from hermes.journal.turns.steps import Message
-
-#: The position of a message in its session: (turn, step, position).
-SessionPlace = tuple[int, int, int]
 
 #: The event of a compaction that was asked for between two turns; one inside a turn is a step of that turn.
 EVENT_KIND = "compacted"
 
-_ALL = (
-    "SELECT seq, body FROM events WHERE session_id = ? AND (kind = 'compacted' OR "
-    "(kind = 'step_done' AND key LIKE 'compact:%')) ORDER BY seq DESC"
-)
 #: A turn that was undone, or resumed, after its messages had been summarised.
 _OUTDATED = (
     "SELECT 1 FROM events e JOIN turns t ON t.id = e.turn_id WHERE e.session_id = :id AND e.seq > :seq "
@@ -37,20 +27,6 @@ _LATER_MESSAGES = (
     "AND turn < :before AND turn NOT IN (SELECT ordinal FROM turns WHERE session_id = :id AND undone <> 0) "
     "ORDER BY turn, step, position"
 )
-
-
-class Compaction(msgspec.Struct):
-    """A shorter conversation: ``messages`` replace every message before the place ``covers``."""
-
-    messages: list[Message]
-    covers: SessionPlace
-    #: ``window`` (it was getting full), ``refused`` (by the provider, as too long) or ``asked`` (by the user).
-    reason: str
-    tokens_before: int
-    tokens_after: int
-
-
-prepare_struct(Compaction)
 
 
 def record_compaction(store: Store, runner: Runner, session_id: str, compaction: Compaction) -> None:
@@ -83,10 +59,9 @@ def visible_messages(connection: JournalConnection, session_id: str, before_turn
 
 def _valid_compactions(connection: JournalConnection, session_id: str, before_turn: int) -> Iterator[Compaction]:
     """The compactions that are still valid, newest first."""
-    for seq, text in connection.execute(_ALL, (session_id,)):
-        body: Any = unpack(connection, text)
-        compaction = msgspec.convert(body, Compaction)
+    for event in compactions_in(connection, session_id):
+        compaction: Compaction = readable(event)
         turn, step, _ = compaction.covers
-        values = {"id": session_id, "seq": seq, "turn": turn, "step": step}
+        values = {"id": session_id, "seq": event.seq, "turn": turn, "step": step}
         if compaction.covers <= (before_turn, 0, 0) and connection.execute(_OUTDATED, values).fetchone() is None:
             yield compaction

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hermes.journal.bodies import unpack
 from hermes.journal.leases import Lease, take_lease
+from hermes.journal.records import UndoingRecord
 from hermes.journal.runner import Runner
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
@@ -43,7 +44,7 @@ def undo_turns(store: Store, runner: Runner, session_id: str, count: int) -> lis
         lease = _closed_lease(connection, store, runner, session_id, last_id if state == "running" else "")
         for turn_id, ordinal, task_id, _ in reversed(rows):
             turn = TurnJournal(store, lease, turn_id, ordinal, task_id, "interrupted")
-            turn.event("turn_undone", "", {})
+            turn.event("turn_undone", "", UndoingRecord())
             turn.write_pending(connection)
             connection.execute("UPDATE turns SET undone = 1 WHERE id = ?", (turn_id,))
         return [UndoneTurn(ordinal, _user_message(connection, session_id, ordinal)) for _, ordinal, *_ in rows[::-1]]

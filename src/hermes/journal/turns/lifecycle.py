@@ -10,7 +10,16 @@ import msgspec
 
 from hermes.errors import JournalError, QueueFull, SessionBusy, UnfinishedTurn
 from hermes.journal.bodies import clean_text, message_text, pack, to_json, unpack
+from hermes.journal.events import last_record, read_turn, readable
 from hermes.journal.leases import Lease, SessionInfo, create_session, take_lease
+from hermes.journal.records import (
+    STEP_DONE,
+    EndRecord,
+    FinalRecord,
+    ReplyRecord,
+    ResumptionRecord,
+    StartRecord,
+)
 from hermes.journal.runner import Runner
 from hermes.journal.store.connection import JournalConnection, now
 from hermes.journal.store.port import Store
@@ -100,7 +109,7 @@ def _unfinished_turn(session_id: str) -> UnfinishedTurn:
 
 
 def _started(connection: JournalConnection, turn: TurnJournal, message: Message) -> TurnJournal:
-    turn.event("turn_started", "", {"message": message})
+    turn.event("turn_started", "", StartRecord(message))
     turn.message(0, 0, message)
     turn.write_pending(connection)
     return turn
@@ -135,11 +144,9 @@ def _refuse_another_message(connection: JournalConnection, turn_id: str, message
     if waiting is not None and waiting[0]:
         known = unpack(connection, waiting[0])
     else:
-        query = (
-            "SELECT e.body FROM turns t JOIN events e ON e.session_id = t.session_id AND e.seq = t.first_seq "
-            "WHERE t.id = ?"
-        )
-        known = unpack(connection, connection.execute(query, (turn_id,)).fetchone()[0])["message"]
+        (session_id,) = connection.execute("SELECT session_id FROM turns WHERE id = ?", (turn_id,)).fetchone()
+        start = last_record(connection, StartRecord, session_id, turn_id)
+        known = None if start is None else start.message
     if to_json(known) != to_json(message):
         raise JournalError(f"another message with this request key was accepted before, as turn {turn_id}")
 
@@ -167,29 +174,14 @@ def reopen_turn(
 
 def finish_reason_of(store: Store, session_id: str, turn_id: str) -> str:
     """Why the answer of a turn ended; empty when it has none."""
-    query = (
-        "SELECT body FROM events WHERE session_id = ? AND turn_id = ? AND key = 'final' AND kind = 'step_done' "
-        "ORDER BY seq DESC LIMIT 1"
-    )
-
-    def read(connection: JournalConnection) -> str:
-        row = connection.execute(query, (session_id, turn_id)).fetchone()
-        return "" if row is None else unpack(connection, row[0]).get("finish_reason", "stop")
-
-    return store.read(read)
+    final = store.read(lambda connection: last_record(connection, FinalRecord, session_id, turn_id))
+    return "" if final is None else final.finish_reason
 
 
 def error_type_of(store: Store, session_id: str, turn_id: str) -> str:
     """The class of the failure that ended a turn; empty when it was not recorded."""
-    query = (
-        "SELECT body FROM events WHERE session_id = ? AND turn_id = ? AND kind = 'turn_ended' ORDER BY seq DESC LIMIT 1"
-    )
-
-    def read(connection: JournalConnection) -> str:
-        row = connection.execute(query, (session_id, turn_id)).fetchone()
-        return "" if row is None else unpack(connection, row[0]).get("error_type", "")
-
-    return store.read(read)
+    end = store.read(lambda connection: last_record(connection, EndRecord, session_id, turn_id))
+    return "" if end is None else end.error_type
 
 
 def unfinished_state(store: Store, session_id: str) -> TurnState | None:
@@ -230,8 +222,8 @@ def resume_turn(
     progress = count_progress(connection, turn)
     attempts = _count_attempt(connection, turn, progress) if was_cut_off else 1
     in_flight = [key for key, step in turn.steps.items() if step.state == "claimed"]
-    body = {"in_flight": in_flight, "progress": progress}
-    turn.event("turn_resumed", "", body, {"environment": environment} if environment else NO_FIELDS)
+    shared = {"environment": environment} if environment else NO_FIELDS
+    turn.event("turn_resumed", "", ResumptionRecord(in_flight, progress), shared)
     settle_claims(turn)
     connection.execute(
         "UPDATE turns SET state = 'running', attempts = ?, ended_at = NULL, error = NULL WHERE id = ?",
@@ -266,19 +258,15 @@ def close_children(store: Store, runner: Runner, session_id: str) -> None:
 def _count_attempt(connection: JournalConnection, turn: TurnJournal, progress: int) -> int:
     """How many processes have run the turn since it last got somewhere, this one included."""
     attempts: int = connection.execute("SELECT attempts FROM turns WHERE id = ?", (turn.id,)).fetchone()[0]
-    before = connection.execute(
-        "SELECT body FROM events WHERE session_id = ? AND turn_id = ? AND kind = 'turn_resumed' "
-        "ORDER BY seq DESC LIMIT 1",
-        (turn.session_id, turn.id),
-    ).fetchone()
-    is_stuck = before is None or unpack(connection, before[0]).get("progress", -1) >= progress
+    before = last_record(connection, ResumptionRecord, turn.session_id, turn.id)
+    is_stuck = before is None or before.progress >= progress
     return attempts + 1 if is_stuck else 2
 
 
 def _load(connection: JournalConnection, store: Store, lease: Lease, turn_id: str) -> TurnJournal:
     session_id = lease.session_id
-    ordinal, task_id, state, first_seq, answer, error = connection.execute(
-        "SELECT ordinal, task_id, state, first_seq, answer, error FROM turns WHERE id = ?", (turn_id,)
+    ordinal, task_id, state, answer, error = connection.execute(
+        "SELECT ordinal, task_id, state, answer, error FROM turns WHERE id = ?", (turn_id,)
     ).fetchone()
     turn = TurnJournal(store, lease, turn_id, ordinal, task_id, state)
     turn.answer, turn.error = answer, error
@@ -287,13 +275,9 @@ def _load(connection: JournalConnection, store: Store, lease: Lease, turn_id: st
         (session_id, turn_id),
     ).fetchone()[0]
     # In order, so that the result of a step replaces its claim.
-    events = connection.execute(
-        "SELECT key, kind, body FROM events WHERE session_id = ? AND seq >= ? AND turn_id = ? AND effect IS NOT NULL "
-        "ORDER BY seq",
-        (session_id, first_seq, turn_id),
-    ).fetchall()
-    for key, kind, body in events:
-        turn.steps[key] = Step("done" if kind == "step_done" else "claimed", unpack(connection, body))
+    for event in read_turn(connection, session_id, turn_id):
+        if event.effect is not None:
+            turn.steps[event.key] = Step("done" if event.kind == STEP_DONE else "claimed", readable(event))
     messages = connection.execute(
         "SELECT step, position, body FROM messages WHERE session_id = ? AND turn = ?", (session_id, ordinal)
     ).fetchall()
@@ -333,15 +317,15 @@ def next_model_key(steps: dict[str, Step]) -> str | None:
         return None
     number = 1
     while (step := steps.get(f"model:{number}")) is not None:
-        reply = step.body["reply"]
-        calls = reply["tool_calls"]
-        if not calls and not (reply["content"] or "").strip():
+        answered: ReplyRecord = step.body
+        calls = answered.reply.tool_calls
+        if not calls and not answered.reply.content.strip():
             break  # an empty answer is asked for again
         verify = steps.get(f"verify:{number}")
         sent_on = (
             f"steer:{number}" in steps
             or f"continue:{number}" in steps
-            or (verify is not None and verify.body["message"] is not None)
+            or (verify is not None and verify.body.message is not None)
         )
         if not calls and not sent_on:
             return None

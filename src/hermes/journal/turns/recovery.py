@@ -5,13 +5,14 @@ All of it happens inside the transaction that takes the turn up, and runs no cod
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from hermes.journal.bodies import to_json
+from hermes.journal.records import CallRecord, ClaimRecord, StoredCall, StoredReply
 from hermes.journal.runner import Runner
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
-from hermes.journal.turns.steps import Message, Step, TurnJournal
+from hermes.journal.turns.steps import Step, TurnJournal
 
 #: How often a turn is taken up again after a crash without a new step; then it ends as failed (dead letter).
 MAX_TAKE_UPS = 5
@@ -41,7 +42,7 @@ def settle_claims(turn: TurnJournal) -> None:
     """Give every call that had started and has no result the result that its outcome is unknown."""
     for key, step in list(turn.steps.items()):
         if step.state == "claimed":
-            turn.step(key, "done", "unsafe", _record(step.body, _UNKNOWN, "unknown_outcome", outcome="unknown"))
+            turn.step(key, "done", "unsafe", _failed(step.body, _UNKNOWN, "unknown_outcome", outcome="unknown"))
 
 
 def count_progress(connection: JournalConnection, turn: TurnJournal) -> int:
@@ -100,7 +101,7 @@ def close_turn(
     settle_claims(turn)
     place = (1, 0)
     for number, reply in _replies(turn.steps):
-        calls: list[dict[str, Any]] = reply["tool_calls"]
+        calls = reply.tool_calls
         is_last_request = turn.messages.get((number, 0), {}).get("role") == "user"
         if calls and not is_last_request:
             _close_calls(turn, number, calls, withhold_results)
@@ -112,38 +113,37 @@ def close_turn(
     turn.end(state, error=error, error_type=error_type)
 
 
-def _replies(steps: dict[str, Step]) -> list[tuple[int, dict[str, Any]]]:
-    found: list[tuple[int, dict[str, Any]]] = []
+def _replies(steps: dict[str, Step]) -> list[tuple[int, StoredReply]]:
+    found: list[tuple[int, StoredReply]] = []
     while (step := steps.get(f"model:{len(found) + 1}")) is not None:
-        found.append((len(found) + 1, step.body["reply"]))
+        found.append((len(found) + 1, step.body.reply))
     return found
 
 
-def _close_calls(turn: TurnJournal, number: int, calls: list[dict[str, Any]], withhold_results: bool) -> None:
+def _close_calls(turn: TurnJournal, number: int, calls: list[StoredCall], withhold_results: bool) -> None:
     for index, call in enumerate(calls):
         key, place = f"tool:{number}.{index}", (number, index + 1)
         step = turn.steps.get(key)
         if step is None:
-            record = _record({"id": call["id"], "name": call["name"], "args": {}}, _NOT_RUN, "not_run")
+            record = _failed(ClaimRecord(call.id, call.name), _NOT_RUN, "not_run")
             turn.step(key, "done", "pure", record)
         else:
-            record = step.body
+            record: CallRecord = step.body
         if place not in turn.messages:
-            hidden = withhold_results and record["error_type"] not in ("unknown_outcome", "not_run")
-            content = to_json({"error": _WITHHELD}) if hidden else record["result"]
-            message: Message = {"role": "tool", "tool_call_id": call["id"], "content": content}
-            turn.message(*place, message)
+            hidden = withhold_results and record.error_type not in ("unknown_outcome", "not_run")
+            content = to_json({"error": _WITHHELD}) if hidden else record.result
+            turn.message(*place, {"role": "tool", "tool_call_id": call.id, "content": content})
 
 
-def _record(call: dict[str, Any], error: str, error_type: str, **extra: str) -> dict[str, Any]:
+def _failed(call: ClaimRecord, error: str, error_type: str, **extra: str) -> CallRecord:
     """The record of a call that did not get to its own result."""
-    return {
-        "id": call.get("id", ""),
-        "name": call.get("name", ""),
-        "args": call.get("args", {}),
-        "result": to_json({"error": error, **extra}),
-        "status": "error",
-        "error_type": error_type,
-        "error_message": error,
-        "duration_ms": 0,
-    }
+    return CallRecord(
+        id=call.id,
+        name=call.name,
+        args=call.args,
+        result=to_json({"error": error, **extra}),
+        status="error",
+        error_type=error_type,
+        error_message=error,
+        duration_ms=0,
+    )

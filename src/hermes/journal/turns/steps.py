@@ -8,17 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes.errors import CommitUnknown
 from hermes.journal.bodies import clean_text, pack, put_blob, to_json
 from hermes.journal.events import NewEvent, append_events
 from hermes.journal.leases import Lease
+from hermes.journal.records import EndRecord, Message, convert_record
 from hermes.journal.store.connection import JournalConnection, now
 from hermes.journal.store.port import Store
 from hermes.sanitize import Redactor
 
 _Recorded = TypeVar("_Recorded")
-Message = dict[str, Any]
 #: Fields of a body by name.
 Fields = Mapping[str, object]
 NO_FIELDS: Fields = {}
@@ -37,7 +38,10 @@ _PUT_MESSAGE = "INSERT INTO messages (session_id, turn, step, position, role, bo
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A step as recorded: ``claimed`` before an unsafe effect (write-ahead claim), ``done`` with its result."""
+    """A step as recorded: ``claimed`` before an unsafe effect (write-ahead claim), ``done`` with its result.
+
+    The body is the record that belongs to the key, see ``records.STEPS``.
+    """
 
     state: StepState
     body: Any
@@ -155,7 +159,7 @@ class TurnJournal:
     def finish_reason(self) -> str:
         """Why the answer ended; empty while there is none."""
         final = self.steps.get("final")
-        return "" if final is None else final.body.get("finish_reason", "stop")
+        return "" if final is None else final.body.finish_reason
 
     # -- recording ----------------------------------------------------------------------------------------------
 
@@ -180,14 +184,16 @@ class TurnJournal:
     ) -> NewEvent:
         # The record of a tool is masked where it is made.
         encoded = _as_it_is if key.startswith("tool:") else self._masked
-        body, text = encoded(body)
+        record, text = encoded(body)
+        if record is not body:
+            record = convert_record(f"step_{state}", key, record)  # the masked copy is plain data
         texts: dict[str, str] = {}
         if shared:
             # One by one: most of them were searched before.
             fields = {name: encoded(value) for name, value in shared.items()}
-            body = {**cast("Fields", body), **{name: value for name, (value, _) in fields.items()}}
+            record = replace(cast("msgspec.Struct", record), **{name: value for name, (value, _) in fields.items()})
             texts = {name: text for name, (_, text) in fields.items()}
-        self.steps[key] = Step(state, body)
+        self.steps[key] = Step(state, record)
         return NewEvent(f"step_{state}", key, effect, text, at, texts)
 
     def message(self, step: int, position: int, message: Message) -> None:
@@ -221,8 +227,7 @@ class TurnJournal:
             connection.execute(_END_TURN, (state, at, at, *values))
             connection.execute(_RELEASE_SESSION if self.releases else _TOUCH_SESSION, (at, self.session_id))
 
-        failure = {"error_type": error_type} if error_type else {}
-        self.event("turn_ended", "", {"state": state, "error": error, **failure})
+        self.event("turn_ended", "", EndRecord(state, error, error_type))
         with self._pending_lock:
             self._pending.others.append(write)
 

@@ -81,28 +81,26 @@ def _judge_session(host: Host, recording: Recording) -> Iterable[JudgedCall]:
     for turn in recording.turns:
         if turn.undone:
             continue
-        for key, body in turn.steps.items():
-            if not key.startswith("tool:"):
-                continue
+        for key, recorded in turn.tool_calls().items():
             scope = Scope(
                 session_id=recording.id,
                 turn_id=turn.id,
                 task_id=turn.task_id,
                 platform=recording.platform,
                 principal=recording.principal,
-                tool_call_id=body["id"],
+                tool_call_id=recorded.id,
             )
-            request = ToolRequest(body["id"], body["name"], msgspec.json.encode(body["args"]).decode())
+            request = ToolRequest(recorded.id, recorded.name, msgspec.json.encode(recorded.args).decode())
             context = tool_context(host.runtime, scope, Path(recording.cwd))
-            call = ToolCall(host.runtime, request, scope, host.tools.get(body["name"]), context)
+            call = ToolCall(host.runtime, request, scope, host.tools.get(recorded.name), context)
             outcome = call.prepare()
             verdict: Verdict = "allowed"
             if outcome is not None and outcome.status == "blocked":
                 verdict = "asked" if outcome.error_type == "headless_denied" else "blocked"
             reason = outcome.error_message or "" if outcome is not None and verdict != "allowed" else ""
             yield JudgedCall(
-                *(recording.id, turn.number, key, body["name"], _subject(body["args"]), verdict, reason),
-                recorded=body["status"],
+                *(recording.id, turn.number, key, recorded.name, _subject(recorded.args), verdict, reason),
+                recorded=recorded.status,
             )
 
 

@@ -14,6 +14,7 @@ from hermes.config.document import parse_document
 from hermes.config.files import write_atomically
 from hermes.config.schema.sections import Config
 from hermes.errors import HermesError
+from hermes.journal.records import CallRecord
 from hermes.journal.store.port import Store
 from hermes.plugins.llm.structured import encode_schema, parse_answer
 from hermes.record.bundle import open_bundle, write_bundle
@@ -157,15 +158,11 @@ def run_case(
 
 
 def _called(recording: Recording) -> list[str]:
-    return [body["name"] for turn in recording.turns if not turn.undone for body in _calls(turn.steps)]
+    return [call.name for call in _calls(recording)]
 
 
-def _calls(steps: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    def place(key: str) -> tuple[int, int]:
-        reply, _, index = key.removeprefix("tool:").partition(".")
-        return int(reply), int(index)
-
-    yield from (steps[key] for key in sorted((key for key in steps if key.startswith("tool:")), key=place))
+def _calls(recording: Recording) -> list[CallRecord]:
+    return [call for turn in recording.turns if not turn.undone for call in turn.tool_calls().values()]
 
 
 def _unmet(expected: Expectations, recording: Recording) -> Iterator[str]:
@@ -175,9 +172,9 @@ def _unmet(expected: Expectations, recording: Recording) -> Iterator[str]:
     for name in expected.tools_any:
         if name not in called:
             yield f"tools_any: {name} was not called; found {', '.join(called) or 'none'}"
-    calls = [body for turn in recording.turns if not turn.undone for body in _calls(turn.steps)]
+    calls = _calls(recording)
     for wanted in expected.calls:
-        same = [body["args"] for body in calls if body["name"] == wanted.tool]
+        same = [call.args for call in calls if call.name == wanted.tool]
         if not any(_fits(wanted.args, args) for args in same):
             found = "; ".join(msgspec.json.encode(args).decode() for args in same) or "no call of it"
             yield f"calls: no {wanted.tool} with {msgspec.json.encode(wanted.args).decode()}; found {found}"

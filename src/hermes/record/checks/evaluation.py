@@ -173,8 +173,9 @@ class Evaluation:
         def ask(prompt: str) -> str:
             # A judgement is paid for once: the record has it.
             for call in recording.turns[0].calls:
-                if call.key == f"side:{_TASK}" and call.content and call.content["reply"]:
-                    return str(call.content["reply"].get("content") or "")
+                exchange = call.exchange() if call.key == f"side:{_TASK}" else None
+                if exchange and exchange["reply"]:
+                    return str(exchange["reply"].get("content") or "")
             scope = Scope(session_id=recording.id, turn_id=recording.turns[0].id, interrupt=self.interrupt)
             messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
             return self.host.side.ask(_TASK, messages, scope=scope, main=session.models.endpoints).content

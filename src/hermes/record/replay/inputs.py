@@ -11,8 +11,10 @@ from hermes.agent.approvals.question import call_digest
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest, Choice
 from hermes.agent.context.inputs import PromptFacts
 from hermes.errors import HermesError
+from hermes.journal.questions import QuestionRow
+from hermes.journal.records import SteeringRecord, WindowRecord
 from hermes.models.endpoint import Endpoint
-from hermes.record.recording import RecordedQuestion, Recording, TurnRecording
+from hermes.record.recording import Recording, TurnRecording
 from hermes.scope import Interrupt, current_scope
 
 
@@ -38,7 +40,8 @@ class RecordedInputs:
         """The messages that were added to the turn after a step."""
         del session_id
         turn = self._turns.get(turn_id)
-        return [] if turn is None else list(turn.steps.get(f"steer:{step}", {}).get("texts", ()))
+        added: SteeringRecord | None = None if turn is None else turn.steps.get(f"steer:{step}")
+        return [] if added is None else list(added.texts)
 
 
 class RecordedWindows:
@@ -56,7 +59,7 @@ class RecordedWindows:
         if turn is not None and turn.id in self._asked:
             return self._told(turn)
         del endpoint  # a turn has one
-        return None if turn is None else turn.setup.get("window")
+        return None if turn is None else turn.setup.window or None
 
     def find(self, endpoint: Endpoint, interrupt: Interrupt) -> int | None:
         """What was told in the running turn."""
@@ -68,7 +71,7 @@ class RecordedWindows:
         return self._told(turn)
 
     def _told(self, turn: TurnRecording) -> int | None:
-        return next((body["tokens"] for key, body in turn.steps.items() if key.startswith("window:")), None)
+        return next((step.tokens for step in turn.steps.values() if isinstance(step, WindowRecord)), None)
 
     def _running(self) -> TurnRecording | None:
         scope = current_scope.get()
@@ -78,10 +81,10 @@ class RecordedWindows:
 class RecordedResponder:
     """Answers approvals as the user did then. What was not asked then is denied."""
 
-    def __init__(self, questions: Sequence[RecordedQuestion]) -> None:
+    def __init__(self, questions: Sequence[QuestionRow]) -> None:
         self.surface = questions[0].surface if questions else "replay"
         self._lock = threading.Lock()
-        self._answers: dict[str, deque[RecordedQuestion]] = defaultdict(deque)
+        self._answers: dict[str, deque[QuestionRow]] = defaultdict(deque)
         for question in questions:
             if question.answer is not None:
                 self._answers[question.digest].append(question)

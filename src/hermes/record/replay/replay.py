@@ -312,7 +312,7 @@ class _ReplayRun:
                 turn.message,
                 task_id=turn.task_id,
                 request_key=turn.request_key,
-                is_structured=turn.setup.get("continues") is False,
+                is_structured=not turn.setup.continues,
                 interrupt=own,
             )
         self.interrupt.check()
@@ -334,7 +334,7 @@ class _ReplayRun:
             recording.id,
             models=self._models(host, turn),
             offered=[],
-            max_steps=turn.setup.get("max_steps") or host.options.max_turns or host.config.agent.max_turns,
+            max_steps=turn.setup.max_steps or host.options.max_turns or host.config.agent.max_turns,
             cwd=Path(recording.cwd),
             platform=recording.platform,
             principal=recording.principal,
@@ -347,7 +347,7 @@ class _ReplayRun:
 
     def _models(self, host: Host, turn: TurnRecording) -> Any:
         asked = next((call for call in turn.calls if call.key.startswith("model:") and call.provider), None)
-        first = turn.attempts[0].body.get("parameters", {}).get("model", "") if turn.attempts else ""
+        first = turn.attempts[0].body.parameters.get("model", "") if turn.attempts else ""
         provider = asked.provider if asked else self._recording.provider
         models = host.models.conversation(provider=provider, model=first or self._recording.model)
         return replace(models, max_retries=_NO_LIMIT, health=None, keys=None)
@@ -360,7 +360,7 @@ class _ReplayRun:
             again = load_recording(host.store, session_id, first_turn=turn.ordinal)
             found = compare_turns(session_id, turn, again.turns[0], strict=strict)
         if self._settings.tools == "recorded":
-            calls = {body["id"] for body in turn.steps.values() if body.get("name") == DELEGATE}
+            calls = {call.id for call in turn.tool_calls().values() if call.name == DELEGATE}
             children = {child.id: child for child in again.children}
             for child in self._recording.children:
                 if child.parent_call in calls and child.id in children:
@@ -390,7 +390,7 @@ def _why_not(turn: TurnRecording) -> str:
         return "was undone, and is not part of the conversation"
     if turn.state in ("running", "queued"):
         return "is not finished; 'hermes chat --resume' finishes it"
-    if not turn.setup:
+    if "setup" not in turn.steps:
         return "ended before it was set up, so that there is nothing to run again"
     if turn.error and turn.error.startswith(("given up", "the turn was taken up")):
         return "was given up after its process ended"

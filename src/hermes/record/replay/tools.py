@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hermes.agent.children.assignments import DELEGATE
 from hermes.errors import HermesError, Interrupted
 from hermes.journal.bodies import message_text
+from hermes.journal.records import CallRecord
 from hermes.record.recording import Recording, TurnRecording
 from hermes.tools.declarations.origin import fetches
 from hermes.tools.registry import Args, Effect, Tool, ToolContext, ToolRegistry
@@ -50,7 +51,7 @@ class RecordedTools:
 
     def order(self, tools: Iterable[Tool], registry: ToolRegistry, turn: TurnRecording) -> list[Tool]:
         """The tools that a turn offers, with those that only the record knows at their recorded place."""
-        names: list[str] = [definition["function"]["name"] for definition in turn.setup.get("tools", ())]
+        names: list[str] = [definition["function"]["name"] for definition in turn.setup.tools]
         # Tools for skills come with their files, and a skill may narrow the tools of one turn.
         left_out = ({*self._offered(), *SKILL_TOOLS}) - set(names)
         offered = {tool.name: tool for tool in tools if tool.name not in left_out}
@@ -77,22 +78,22 @@ class RecordedTools:
 
     def _answer(self, args: Args, context: ToolContext) -> str:
         turn = self._turns.get(context.scope.turn_id)
-        body = turn.steps.get(context.key) if turn is not None else None
-        if turn is None or body is None:
+        call: CallRecord | None = turn.steps.get(context.key) if turn is not None else None
+        if turn is None or call is None:
             return tool_error("the record has no such call", error_type="not_recorded")
-        if body["args"] != args:
+        if call.args != args:
             return tool_error("the record has this call with other arguments", error_type="not_recorded")
-        message: str = body.get("error_message") or ""
-        if body["status"] == "cancelled":
+        message = call.error_message or ""
+        if call.status == "cancelled":
             found = _CANCELLED.fullmatch(message)
             reason = found.group(1) if found else message
             if context.key not in turn.earlier:
                 context.scope.interrupt.cancel(reason)
             raise Interrupted(reason)
-        start = f"{_FAILED}{body.get('error_type')}: "
+        start = f"{_FAILED}{call.error_type}: "
         if message.startswith(start):
-            raise type(body["error_type"], (HermesError,), {})(message.removeprefix(start))
-        return body["result"]
+            raise type(call.error_type or "", (HermesError,), {})(message.removeprefix(start))
+        return call.result
 
     def _was_marked(self, args: Args, context: ToolContext) -> bool:
         """Whether a result was one of strangers then: files, links and processes of another machine are not here."""
@@ -108,16 +109,15 @@ class RecordedTools:
     def _offered(self) -> dict[str, dict[str, Any]]:
         tools: dict[str, dict[str, Any]] = {}
         for turn in self._turns.values():
-            for definition in turn.setup.get("tools", ()):
+            for definition in turn.setup.tools:
                 tools.setdefault(definition["function"]["name"], definition["function"])
         return tools
 
     def _effects(self) -> dict[str, Any]:
         effects: dict[str, Any] = {}
         for turn in self._turns.values():
-            for key, effect in turn.effects.items():
-                if key.startswith("tool:"):
-                    effects[turn.steps[key]["name"]] = effect
+            for key, call in turn.tool_calls().items():
+                effects[call.name] = turn.effects[key]
         return effects
 
 

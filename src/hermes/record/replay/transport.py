@@ -13,15 +13,16 @@ import msgspec
 
 from hermes.agent.pipelines.attempt import DigestingWire, request_content
 from hermes.contract.events import TextDelta
-from hermes.errors import BudgetExceeded, Interrupted, ProviderError
+from hermes.errors import BudgetExceeded, FailureReason, Interrupted, ProviderError
 from hermes.http.client import HttpClient
 from hermes.http.errors import AddressRefused
-from hermes.models.costs.usage import Usage
+from hermes.journal.history.rows import StoredCallRow
+from hermes.journal.records import BudgetStop, FailureRecord, StoredReply, step_place
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import Completion, IncompleteReply, InterruptedReply, Reply, to_completion
 from hermes.models.wires.provider_state import STATE_FIELD
 from hermes.models.wires.wire import Delta, Wire
-from hermes.record.recording import CallRow, RecordedAttempt, Recording, TurnRecording
+from hermes.record.recording import RecordedAttempt, Recording, TurnRecording
 from hermes.scope import Interrupt, current_scope
 from hermes.trace.clean import Cleaner
 
@@ -64,7 +65,7 @@ class RecordedTransport:
         self.misses: list[Miss] = []
         #: How many requests the running turn of a session has made.
         self.position: Callable[[str], int] = lambda _session_id: 0
-        self._aside: dict[bytes, deque[CallRow]] = {}
+        self._aside: dict[bytes, deque[tuple[StoredCallRow, dict[str, Any]]]] = {}
         #: The turns whose budget has ended.
         self._stopped: set[str] = set()
         self.reset()
@@ -77,8 +78,9 @@ class RecordedTransport:
             self._aside = defaultdict(deque)
             for turn in self._turns.values():
                 for call in turn.calls:
-                    if call.content is not None:
-                        self._aside[self._key(call.content["request"])].append(call)
+                    content = call.exchange()
+                    if content is not None:
+                        self._aside[self._key(content["request"])].append((call, content))
 
     def send(
         self,
@@ -114,9 +116,9 @@ class RecordedTransport:
         if attempt is None:
             raise _end_of(turn)
         following = turn.attempts[index + 1 : index + 2]
-        if attempt.failed:
-            raise self._failure(attempt, following[0] if following else None, on_delta)
-        reply = _reply(attempt.body["reply"])
+        if isinstance(attempt.body, FailureRecord):
+            raise self._failure(attempt, attempt.body, following[0] if following else None, on_delta)
+        reply = _reply(attempt.body.reply)
         if on_delta is not None and reply.content:
             on_delta(TextDelta(reply.content))
         return _completion(reply)
@@ -124,20 +126,20 @@ class RecordedTransport:
     def _failure(
         self,
         attempt: RecordedAttempt,
+        body: FailureRecord,
         following: RecordedAttempt | None,
         on_delta: Callable[[Delta], None] | None,
     ) -> BaseException:
-        body = attempt.body
-        partial = _reply(body["partial"]) if body.get("partial") else None
-        text = str(body.get("error") or "").partition(": ")[2]
-        if body["reason"] == "interrupted":
+        partial = _reply(body.partial) if body.partial else None
+        text = (body.error or "").partition(": ")[2]
+        if body.reason == "interrupted":
             return InterruptedReply(text, partial or Reply())
         follows = following is not None and following.key == attempt.key
         if partial is not None and not follows and on_delta is not None and partial.content:
             on_delta(TextDelta(partial.content))  # text that was shown is not asked for again
-        error = ProviderError(text, reason=body["reason"], retry_after=0.0)
+        error = ProviderError(text, reason=cast("FailureReason", body.reason), retry_after=0.0)
         if partial is not None:
-            error = IncompleteReply(text, partial=partial, reason=body["reason"], retry_after=0.0)
+            error = IncompleteReply(text, partial=partial, reason=cast("FailureReason", body.reason), retry_after=0.0)
         error.retryable = error.retryable and following is not None and following.is_like(attempt)
         return error
 
@@ -147,17 +149,17 @@ class RecordedTransport:
         request = self._clean.value(request_content(kwargs))
         with self._lock:
             found = self._aside.get(self._key(request))
-            call = found.popleft() if found else None
-            if call is None or call.content is None:
+            if not found:
                 self.misses.append(Miss(request, self._nearest(request)))
                 raise ProviderError(
                     f"{endpoint.provider}: the record has no answer to this request", reason="bad_request"
                 )
-        if call.content["reply"] is None:
+            call, content = found.popleft()
+        if content["reply"] is None:
             error = ProviderError((call.error or "").partition(": ")[2], reason="server_error", retry_after=0.0)
             error.retryable = bool(found)
             raise error
-        return _completion(_reply(call.content["reply"]))
+        return _completion(_reply(content["reply"]))
 
     def _key(self, request: dict[str, Any]) -> bytes:
         return _FENCE.sub(rb"\1", _encode(request))
@@ -184,20 +186,18 @@ def _completion(reply: Reply) -> Completion:
     return completion
 
 
-def _reply(body: dict[str, Any]) -> Reply:
-    usage: dict[str, Any] = body.get("usage") or {}
-    reply = msgspec.convert({**body, "usage": None}, Reply)
-    reply.usage = msgspec.convert(usage, Usage) if usage else None
-    return reply
+def _reply(recorded: StoredReply | dict[str, Any]) -> Reply:
+    body: dict[str, Any] = msgspec.to_builtins(recorded)
+    return msgspec.convert({**body, "usage": body.get("usage") or None}, Reply)
 
 
 def _budget_before(turn: TurnRecording, attempt: RecordedAttempt | None) -> str | None:
     """Why a budget stopped the turn before an attempt, or after the last one."""
     if attempt is not None:
-        step = turn.steps.get(f"budget:{attempt.key.partition(':')[2]}")
+        stop: BudgetStop | None = turn.steps.get(f"budget:{step_place(attempt.key).step}")
     else:
-        step = next((body for key, body in turn.steps.items() if key.startswith("budget:")), None)
-    return None if step is None else step["why"]
+        stop = next((step for step in turn.steps.values() if isinstance(step, BudgetStop)), None)
+    return None if stop is None else stop.why
 
 
 def _end_of(turn: TurnRecording) -> BaseException:
