@@ -123,19 +123,6 @@ def test_a_step_that_is_made_later_is_not_lost_when_making_it_is_cut_short(
     assert found == [*first, ("step_done", "tool:1.1"), ("note", "")]
 
 
-class Ending:
-    """Counts what it is told."""
-
-    def __init__(self) -> None:
-        self.stores = self.reports = 0
-
-    def store(self, connection: JournalConnection, state: TurnState, answer: str | None, error: str | None) -> None:
-        self.stores += 1
-
-    def stored(self) -> None:
-        self.reports += 1
-
-
 def test_a_value_that_cannot_be_recorded_is_refused_at_once_and_alone(store: Store, runner: Runner) -> None:
     turn = start_turn(store, runner)
     with pytest.raises(TypeError):
@@ -169,22 +156,6 @@ def test_messages_stand_in_the_order_of_the_conversation_whatever_was_committed_
         turn.commit()
     contents = [message["content"] for message in Sessions(store).messages("s1")]
     assert contents == ["hello", "1.0", "1.1", "1.2", "2.0", "10.0"]
-
-
-class _Ending:
-    """Stores a note with the end of a turn, and may fail."""
-
-    def __init__(self) -> None:
-        self.fails = True
-        self.is_stored = False
-
-    def store(self, connection: JournalConnection, state: TurnState, answer: str | None, error: str | None) -> None:
-        connection.execute("UPDATE sessions SET title = ? WHERE id = 's1'", (f"{state} {answer} {error}",))
-        if self.fails:
-            raise JournalError("no room")
-
-    def stored(self) -> None:
-        self.is_stored = True
 
 
 @pytest.mark.sqlite_only
