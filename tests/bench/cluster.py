@@ -33,6 +33,7 @@ from hermes.testing import ScriptedProvider, by_step, text, tool_calls
 from hermes.testing.scripted.script import RecordedRequest, ReplyLike
 from support.cluster_rig import ClusterRig
 from support.postgres_server import PostgresServer
+from support.settled_turns import wait_turn
 
 _PARAGRAPH = "All work and no play makes a long test. " * 25
 #: model, three tools, model, three tools, model: nine steps.
@@ -158,7 +159,7 @@ def latency(rig: ClusterRig, dispatcher: ClusterDispatcher, model: _Model, turns
         name = f"latency {number} {time.time()}"
         ticket = dispatcher.submit(rig.request(name, f"latency-{number % 10}"))
         accepted[name] = time.time()
-        dispatcher.wait(ticket.turn_id, timeout=60)
+        wait_turn(dispatcher, ticket.turn_id, timeout=60)
         time.sleep(0.02 + 0.013 * (number % 7))
     arrivals = model.arrivals()
     waits = [(arrivals[name] - at) * 1000 for name, at in accepted.items()]

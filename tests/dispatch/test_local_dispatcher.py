@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from hermes.trace.verify.session import verify
 from support.cluster_rig import answer_of
 from support.configured import configured_host
 from support.left_turn import COMMAND, check_taken_up_once, leave_turn
+from support.settled_turns import wait_turn
 from support.waiting import HANG, wait_until
 
 
@@ -96,7 +98,7 @@ def rig(home: Path, workdir: Path) -> Generator[Rig]:
 
 def ended(dispatcher: Dispatcher, turn_id: str) -> str:
     """The answer of a turn, or how it ended without one."""
-    turn = dispatcher.wait(turn_id, timeout=HANG)
+    turn = wait_turn(dispatcher, turn_id, timeout=HANG)
     assert turn.result is not None, turn
     return turn.result.answer or turn.result.status
 
@@ -106,7 +108,7 @@ def test_a_turn_is_on_disk_before_submit_returns(rig: Rig) -> None:
     ticket = dispatcher.submit(rig.request("hello"))
     assert ticket.is_new
     assert rig.query("SELECT id, state, ordinal FROM turns") == [(ticket.turn_id, "queued", -1)]
-    assert dispatcher.wait(ticket.turn_id, timeout=0).state == "queued"
+    assert wait_turn(dispatcher, ticket.turn_id, timeout=0).state == "queued"
     dispatcher.start()
     assert ended(dispatcher, ticket.turn_id) == "Answer to hello"
     assert rig.query("SELECT state, ordinal FROM turns") == [("completed", 0)]
@@ -136,7 +138,7 @@ def test_a_turn_that_need_not_wait_is_started_as_it_is_accepted(rig: Rig, monkey
         waiting = dispatcher.submit(rig.request("third", "s2"))  # there is one slot
         stored = rig.query("SELECT state, ordinal FROM turns WHERE request_key <> 'first' ORDER BY request_key")
         assert stored == [("running", 1), ("queued", -1)]
-        assert dispatcher.wait(ticket.turn_id, timeout=0).state == "running"
+        assert wait_turn(dispatcher, ticket.turn_id, timeout=0).state == "running"
         assert not dispatcher.submit(rig.request("second")).is_new
         # Nothing else of this process comes between it and its session.
         with pytest.raises(SessionBusy):
@@ -200,7 +202,7 @@ def test_the_turns_of_a_session_run_in_order_and_those_of_others_beside_them(rig
     second = dispatcher.submit(rig.request("second"))
     other = dispatcher.submit(rig.request("other", "s2"))
     assert ended(dispatcher, other.turn_id) == "Answer to other"
-    assert dispatcher.wait(second.turn_id, timeout=0).state == "queued"
+    assert wait_turn(dispatcher, second.turn_id, timeout=0).state == "queued"
     assert (dispatcher.running, dispatcher.waiting) == (1, 1)
     rig.model.gate.set()
     assert ended(dispatcher, held.turn_id) == "Answer to hold"
@@ -297,7 +299,7 @@ def test_release_lets_running_turns_end_and_leaves_the_rest(rig: Rig) -> None:
     rig.model.gate.set()
     assert dispatcher.release(timeout=HANG)
     assert ended(dispatcher, held.turn_id) == "Answer to hold"
-    assert dispatcher.wait(waits.turn_id, timeout=0).state == "queued"
+    assert wait_turn(dispatcher, waits.turn_id, timeout=0).state == "queued"
     assert ended(rig.dispatcher(), waits.turn_id) == "Answer to later"
 
 
@@ -359,7 +361,7 @@ def test_a_turn_waits_while_another_process_has_its_session(rig: Rig) -> None:
     dispatcher = rig.dispatcher()
     ticket = dispatcher.submit(rig.request("second", session.id))
     wait_until(lambda: dispatcher.running == 0 and dispatcher.waiting == 0, "the first try")
-    assert dispatcher.wait(ticket.turn_id, timeout=0).state in ("queued", "running")
+    assert wait_turn(dispatcher, ticket.turn_id, timeout=0).state in ("queued", "running")
     other.runner.close()
     assert ended(dispatcher, ticket.turn_id) == "Answer to second"
 
@@ -367,11 +369,11 @@ def test_a_turn_waits_while_another_process_has_its_session(rig: Rig) -> None:
 def test_a_turn_whose_folder_is_gone_fails_with_the_reason(rig: Rig) -> None:
     dispatcher = rig.dispatcher()
     ticket = dispatcher.submit(rig.request("hello", cwd=str(rig.cwd / "gone")))
-    turn = dispatcher.wait(ticket.turn_id, timeout=HANG)
+    turn = wait_turn(dispatcher, ticket.turn_id, timeout=HANG)
     assert turn.result is not None
     assert turn.result.status == "failed"
     assert "gone" in (turn.result.error or "")
-    assert dispatcher.wait(ticket.turn_id).result == turn.result
+    assert wait_turn(dispatcher, ticket.turn_id).result == turn.result
 
 
 def test_a_turn_that_always_kills_its_process_ends_as_a_dead_letter(rig: Rig) -> None:
@@ -405,7 +407,7 @@ def test_the_next_process_finishes_the_turn_of_a_killed_one_and_repeats_no_call(
                 session_id=session_id, message="Go.", request_key="go", platform="test", cwd=str(workdir)
             )
             again = dispatcher.submit(request)
-            ended = dispatcher.wait(again.turn_id, timeout=HANG)
+            ended = wait_turn(dispatcher, again.turn_id, timeout=HANG)
             assert not again.is_new and ended.result is not None and ended.result.answer == "Done."
         check_taken_up_once(workdir, provider.requests[-1].messages)
         assert len(provider.requests) == 2
@@ -423,7 +425,8 @@ def test_a_plugin_that_ends_the_program_ends_no_turn_and_keeps_no_slot(rig: Rig)
 
     dispatcher = rig.dispatcher(entries={"test": entered}, slots=1)
     assert (
-        answer_of(dispatcher.wait(dispatcher.submit(rig.request("hello")).turn_id, timeout=HANG)) == "Answer to hello"
+        answer_of(wait_turn(dispatcher, dispatcher.submit(rig.request("hello")).turn_id, timeout=HANG))
+        == "Answer to hello"
     )
     assert len(tries) == 2 and dispatcher.running == 0
 
@@ -439,7 +442,7 @@ def test_surfaces_may_add_their_entries_after_the_dispatcher_was_made(rig: Rig) 
     entries: dict[str, Any] = {}  # a gateway without platforms, whose API joins it afterwards
     dispatcher = rig.dispatcher(entries=entries)
     entries["test"] = enter
-    dispatcher.wait(dispatcher.submit(rig.request("hello")).turn_id, timeout=HANG)
+    wait_turn(dispatcher, dispatcher.submit(rig.request("hello")).turn_id, timeout=HANG)
     assert entered == ["s1"]
 
 
@@ -450,14 +453,14 @@ def test_a_surface_with_limits_of_its_own_is_not_limited_again(rig: Rig) -> None
     wait_until(lambda: len(rig.model.asked) == 3, "three turns at once")
     assert (dispatcher.running, dispatcher.waiting) == (3, 2)
     rig.model.gate.set()
-    assert [answer_of(dispatcher.wait(turn, timeout=HANG)) for turn in turns] == [
+    assert [answer_of(wait_turn(dispatcher, turn, timeout=HANG)) for turn in turns] == [
         f"Answer to hold {number}" for number in range(5)
     ]
 
 
 def test_a_result_from_the_record_is_that_of_the_process_that_ran_the_turn(rig: Rig) -> None:
     dispatcher = rig.dispatcher()
-    live = dispatcher.wait(dispatcher.submit(rig.request("run nothing-there")).turn_id, timeout=HANG).result
+    live = wait_turn(dispatcher, dispatcher.submit(rig.request("run nothing-there")).turn_id, timeout=HANG).result
     assert live is not None and live.tool_calls
     store = rig.host().store
     recorded = stored_result(store, live.turn_id)
@@ -511,13 +514,13 @@ def suspended(rig: Rig) -> tuple[LocalDispatcher, Host, str, str]:
     (rig.cwd / "folder").mkdir()
     asks = dispatcher.submit(rig.request("run folder"))
     behind = dispatcher.submit(rig.request("behind"))
-    assert dispatcher.wait(asks.turn_id, timeout=HANG).state == "suspended"
+    assert wait_turn(dispatcher, asks.turn_id, timeout=HANG).state == "suspended"
     return dispatcher, host, asks.turn_id, behind.turn_id
 
 
 def test_a_suspended_turn_continues_with_the_answer_before_those_behind_it(rig: Rig) -> None:
     dispatcher, host, asks, behind = suspended(rig)
-    assert dispatcher.wait(behind, timeout=0).state == "queued"
+    assert wait_turn(dispatcher, behind, timeout=0).state == "queued"
     assert dispatcher.running == 0
     (question,) = Questions(host.store).pending()
     Questions(host.store).answer(question.id, "once")
@@ -534,7 +537,7 @@ def test_a_suspended_turn_survives_the_process(rig: Rig) -> None:
     host = rig.host()
     dispatcher = LocalDispatcher(host, entries=asking(host))
     dispatcher.start()
-    assert dispatcher.wait(asks, timeout=HANG).state == "suspended"
+    assert wait_turn(dispatcher, asks, timeout=HANG).state == "suspended"
     Questions(host.store).answer(Questions(host.store).pending()[0].id, "once")
     dispatcher.resume(asks)
     assert [ended(dispatcher, one) for one in (asks, behind)] == ["Run.", "Answer to behind"]
@@ -585,7 +588,7 @@ def test_who_watches_a_turn_is_told_of_each_stop_once(rig: Rig) -> None:
 
 def test_an_unknown_turn_is_an_error(rig: Rig) -> None:
     dispatcher = rig.dispatcher()
-    for call in (dispatcher.wait, dispatcher.cancel, dispatcher.resume):
+    for call in (partial(wait_turn, dispatcher), dispatcher.cancel, dispatcher.resume):
         with pytest.raises(SessionNotFound, match="no submitted turn 'x'"):
             call("x")
 

@@ -1,4 +1,4 @@
-"""Submitted turns for callers that wait for one: follow it, stop it when they are interrupted, take its model along."""
+"""Submitted turns as they are followed: by dispatchers for any number, by a caller that waits for one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from hermes.agent.events import Listener, ignore_events
+from hermes.agent.events import Listener, Listeners, ignore_events
 from hermes.agent.session import Session
 from hermes.dispatch.port import DispatchedTurn, Dispatcher
 from hermes.errors import JournalError
@@ -17,8 +17,43 @@ from hermes.scope import Interrupt
 
 log = logging.getLogger("hermes.dispatch")
 
+Settled = Callable[[DispatchedTurn], None]
+
 #: How soon an interrupt is noticed. The end of the turn is noticed at once.
 _POLL_SECONDS = 0.05
+
+
+class FollowedTurn:
+    """A turn that others follow: who listens to its events, who waits for its end or a question, and its state now."""
+
+    def __init__(self, turn_id: str) -> None:
+        self.turn_id = turn_id
+        self.listeners = Listeners(f"turn {turn_id}")
+        self.watchers: list[Settled] = []
+        self.now = DispatchedTurn("queued")
+
+    def listen(self, listener: Listener) -> None:
+        """Send its events there from now on."""
+        if listener is not ignore_events:
+            self.listeners.all.append(listener)
+
+    def settle(self, now: DispatchedTurn) -> None:
+        """It has ended or is suspended: its watchers are notified, once."""
+        self.notify(self.take_watchers(now))
+
+    def take_watchers(self, now: DispatchedTurn) -> list[Settled]:
+        """Note its state; the watchers that are to be notified of it."""
+        self.now = now
+        watchers, self.watchers = self.watchers, []
+        return watchers
+
+    def notify(self, watchers: list[Settled]) -> None:
+        """Tell them the state of the turn."""
+        for settled in watchers:
+            try:
+                settled(self.now)
+            except Exception:
+                log.exception("the end of turn %s could not be reported", self.turn_id)
 
 
 def follow(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from contextvars import Context
 from functools import partial
 
-from hermes.agent.events import Listener, Listeners, ignore_events
+from hermes.agent.events import Listener, ignore_events
 from hermes.agent.session import Session
 from hermes.dispatch.execution import Execution, StartedTurn
 from hermes.dispatch.fair_queue import FairQueue
+from hermes.dispatch.following import FollowedTurn
 from hermes.dispatch.port import CHILDREN, TURNS, DispatchedTurn, TurnEntry, TurnRequest, TurnTicket
 from hermes.errors import JournalError, SessionBusy
 from hermes.host import Host
@@ -29,28 +29,16 @@ _MAX_RESULTS = 256
 _RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.1, 5.0
 
 
-class _LocalTurn:
+class _LocalTurn(FollowedTurn):
     """One turn that this process waits for, runs, or has suspended."""
 
     def __init__(self, submission: Submission) -> None:
+        super().__init__(submission.turn_id)
         self.submission = submission
         self.interrupt = Interrupt()
-        self.listeners = Listeners(f"turn {submission.turn_id}")
-        self.watchers: list[Callable[[DispatchedTurn], None]] = []
-        self.now = DispatchedTurn("queued")
         self.failures = 0
         #: Set until it runs, when it was started with its acceptance.
         self.started: StartedTurn | None = None
-
-    def settle(self, now: DispatchedTurn) -> None:
-        """It has ended or is suspended: its watchers are notified, once."""
-        self.now = now
-        watchers, self.watchers = self.watchers, []
-        for settled in watchers:
-            try:
-                settled(now)
-            except Exception:
-                log.exception("the end of turn %s could not be reported", self.submission.turn_id)
 
 
 class LocalDispatcher:
@@ -129,8 +117,8 @@ class LocalDispatcher:
             turn = self._turns.get(submission.turn_id)
             if turn is None and submission.state == "queued":
                 turn = self._add(submission)
-            if turn is not None and listener is not ignore_events:
-                turn.listeners.all.append(listener)
+            if turn is not None:
+                turn.listen(listener)
             if turn is not None and started is not None:
                 turn.submission, turn.started = submission, started
                 self._host.workers.submit(partial(self._run_apart, turn))
@@ -147,8 +135,7 @@ class LocalDispatcher:
                     return  # it has ended
                 turn = self._turns[turn_id] = _LocalTurn(submission)
             turn.now, turn.interrupt = DispatchedTurn("queued"), Interrupt()
-            if listener is not ignore_events:
-                turn.listeners.all.append(listener)
+            turn.listen(listener)
             self._queue.let_go(submission.session_id)
             self._queue.add(submission, is_first=True)
             self._start_ready()
@@ -183,25 +170,6 @@ class LocalDispatcher:
             self._start_ready()
         return True
 
-    def wait(self, turn_id: str, *, timeout: float | None = None, listener: Listener | None = None) -> DispatchedTurn:
-        until = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
-            turn = self._turns.get(turn_id)
-            if turn is not None and listener is not None:
-                turn.listeners.all.append(listener)
-            while turn is not None and turn.now.state in ("queued", "running"):
-                left = None if until is None else until - time.monotonic()
-                if left is not None and left <= 0:
-                    break
-                self._changed.wait(left)
-            if turn is not None:
-                if listener is not None and listener in turn.listeners.all:
-                    turn.listeners.all.remove(listener)
-                return turn.now
-            if turn_id in self._ended:
-                return self._ended[turn_id]
-        return self._recorded(turn_id)
-
     def watch(
         self,
         turn_id: str,
@@ -212,8 +180,7 @@ class LocalDispatcher:
         with self._changed:
             turn = self._turns.get(turn_id)
             if turn is not None:
-                if listener is not ignore_events:
-                    turn.listeners.all.append(listener)
+                turn.listen(listener)
                 if turn.now.state in ("queued", "running"):
                     turn.watchers.append(settled)
                     return

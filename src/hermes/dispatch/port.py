@@ -93,13 +93,6 @@ class Dispatcher(Protocol):
         """Stop a turn wherever it is. One that has not started never does. False when it had ended already."""
         ...
 
-    def wait(self, turn_id: str, *, timeout: float | None = None, listener: Listener | None = None) -> DispatchedTurn:
-        """Wait until the turn has ended or is suspended, or until the time is over; its state then.
-
-        ``listener`` receives its live events meanwhile.
-        """
-        ...
-
     def watch(
         self,
         turn_id: str,

@@ -45,11 +45,15 @@ class DispatchedRuns:
             )
             turn_id = self._dispatcher.submit(request).turn_id
         now = follow(
-            *(self._dispatcher, turn_id, interrupt), listener=listener, is_left=lambda: interrupt.reason == STOPPED
+            self._dispatcher,
+            turn_id,
+            interrupt,
+            listener=listener,
+            is_left=lambda: interrupt.reason == STOPPED,
         )
         if now.state == "suspended":
             self._dispatcher.cancel(turn_id, "there is no one to answer its question")
-            now = self._dispatcher.wait(turn_id)
+            now = follow(self._dispatcher, turn_id, Interrupt())
         if now.result is None:
             raise HermesError("the workers continue it")
         return completed_result(self._host.store, now.result)

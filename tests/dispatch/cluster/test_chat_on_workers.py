@@ -20,6 +20,7 @@ from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedResponder,
 from support import hermes_command, hermes_environment, run_hermes, start_hermes, write_config
 from support.approval_rig import says
 from support.cluster_rig import ClusterRig, answer_of
+from support.settled_turns import wait_turn
 from support.waiting import HANG, wait_until
 
 LISTENERS = "SELECT jsonb_array_length(options::jsonb -> 'listeners') FROM submissions WHERE session_id = %s"
@@ -80,7 +81,7 @@ def test_a_one_shot_run_on_a_worker(postgres_url: str, tmp_path: Path) -> None:
             # A server that was started with another model has its turns answered by that one.
             server = rig.dispatcher(rig.host(platform="a2a", model="chosen"))
             ticket = server.submit(rig.request("served", platform="a2a"))
-            assert answer_of(server.wait(ticket.turn_id, timeout=HANG)) == "chosen answers served"
+            assert answer_of(wait_turn(server, ticket.turn_id, timeout=HANG)) == "chosen answers served"
             # Ctrl-C stops the turn on its worker.
             process = start_hermes(
                 *("chat", "-q", "hold", "--on-workers"), home=rig.home, cwd=rig.cwd, stdout=subprocess.PIPE

@@ -32,6 +32,7 @@ from support import run_hermes
 from support.cluster_rig import SOURCE, ClusterRig, WorkerProcess, answer_of
 from support.cut_proxy import CutProxy
 from support.postgres_server import PostgresServer
+from support.settled_turns import wait_turn
 from support.waiting import HANG, wait_until
 
 pytestmark = pytest.mark.slow
@@ -71,7 +72,7 @@ class Cluster:
         return self.surface.submit(self.rig.request(message, session), **options).turn_id
 
     def answer(self, turn_id: str) -> str:
-        return answer_of(self.surface.wait(turn_id, timeout=HANG))
+        return answer_of(wait_turn(self.surface, turn_id, timeout=HANG))
 
     def owner(self, session: str) -> WorkerProcess:
         """The worker that runs a session, once there is one."""
@@ -128,7 +129,7 @@ def test_turns_run_on_workers_and_are_followed(cluster: Cluster) -> None:
     assert cluster.answer(held) == "interrupted"
     assert not cluster.surface.cancel(held)
     # Another surface that knows the id gets the result.
-    assert answer_of(cluster.rig.dispatcher().wait(turns[0])) == "Answer to one"
+    assert answer_of(wait_turn(cluster.rig.dispatcher(), turns[0])) == "Answer to one"
     cluster.check("s1", "s2", "s3")
     _operators_see(cluster, worker)
 
@@ -311,7 +312,7 @@ def test_the_same_message_from_two_surfaces_at_once_is_one_turn(cluster: Cluster
 
     def deliver(surface: ClusterDispatcher) -> TurnResult | None:
         ticket = surface.submit(cluster.rig.request("hello", "dup"))
-        return surface.wait(ticket.turn_id, timeout=HANG).result
+        return wait_turn(surface, ticket.turn_id, timeout=HANG).result
 
     with ThreadPoolExecutor(6) as pool:
         results = list(pool.map(deliver, surfaces * 2))
@@ -327,7 +328,7 @@ def test_a_turn_of_a_newer_loop_waits_for_a_worker_that_knows_it(
     newer = cluster.submit("newer", "new")
     monkeypatch.undo()
     assert cluster.answer(cluster.submit("older", "old")) == "Answer to older"
-    assert cluster.surface.wait(newer, timeout=0.5).state == "queued"
+    assert wait_turn(cluster.surface, newer, timeout=0.5).state == "queued"
 
 
 def test_the_database_goes_away_and_comes_back(own_postgres: PostgresServer, tmp_path: Path) -> None:

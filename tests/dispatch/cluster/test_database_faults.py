@@ -17,6 +17,7 @@ from hermes.testing import RecordedRequest, ScriptedProvider, by_step, text, too
 from hermes.trace.verify.session import verify
 from support.cluster_rig import ClusterRig, answer_of
 from support.postgres_server import PostgresServer
+from support.settled_turns import wait_turn
 from support.small_disk import small_disk
 from support.waiting import HANG, wait_until
 
@@ -70,11 +71,13 @@ def test_turns_wait_while_the_disk_of_the_database_is_full(own_postgres: Postgre
             failures = own_postgres.log().count("could not extend file")
             wait_until(lambda: own_postgres.log().count("could not extend file") > failures + 2, "commits fail")
             filler.unlink()
-            assert answer_of(surface.wait(turn, timeout=HANG)) == f"{_LARGE} hold one"
+            assert answer_of(wait_turn(surface, turn, timeout=HANG)) == f"{_LARGE} hold one"
             # It waited where it was: no model was asked again, no command ran again, and what was refused is not there.
             assert model.asked == ["hold one"] * 2
             assert (rig.cwd / "effects.log").read_text().split() == ["one"]
-            assert answer_of(surface.wait(surface.submit(rig.request("then two", "s2")).turn_id)).endswith("then two")
+            assert answer_of(wait_turn(surface, surface.submit(rig.request("then two", "s2")).turn_id)).endswith(
+                "then two"
+            )
             host = rig.host()
             assert [verify(inspect_session(host.store, session)) for session in ("s1", "s2")] == [[], []]
             assert [count for (count,) in rig.query("SELECT count(*) FROM turns")] == [2]
@@ -93,7 +96,7 @@ def test_a_restored_dump_continues_what_was_open(own_postgres: PostgresServer, t
             surface = before.dispatcher()
             (worker,) = before.start_workers(1)
             done = surface.submit(before.request("done", "s1")).turn_id
-            answer_of(surface.wait(done, timeout=HANG))
+            answer_of(wait_turn(surface, done, timeout=HANG))
             held = surface.submit(before.request("hold", "s2")).turn_id
             behind = surface.submit(before.request("behind", "s2")).turn_id
             wait_until(lambda: model.asked.count("hold") == 2, "the turn waits for the model")
@@ -108,7 +111,7 @@ def test_a_restored_dump_continues_what_was_open(own_postgres: PostgresServer, t
         try:
             surface = after.dispatcher()
             after.start_workers(1)
-            said = [answer_of(surface.wait(turn, timeout=HANG)).split()[-1] for turn in (done, held, behind)]
+            said = [answer_of(wait_turn(surface, turn, timeout=HANG)).split()[-1] for turn in (done, held, behind)]
             assert said == ["done", "hold", "behind"]
             # What had been recorded was not done again.
             assert (after.cwd / "effects.log").read_text().split() == ["done", "hold", "behind"]

@@ -13,6 +13,7 @@ from hermes.journal.turns.recovery import MAX_TAKE_UPS
 from hermes.testing import RecordedRequest, ScriptedProvider, text
 from hermes.trace.verify.session import verify
 from support.cluster_rig import ClusterRig, answer_of
+from support.settled_turns import wait_turn
 from support.waiting import HANG, wait_until
 
 pytestmark = pytest.mark.slow
@@ -40,13 +41,13 @@ def test_a_turn_that_ends_every_worker_is_given_up(postgres_url: str, tmp_path: 
                 rig.start_workers(1)
                 wait_until(lambda number=number: len(killed) == number, f"the end of worker {number}")
             rig.start_workers(1)
-            wait_until(lambda: surface.wait(poisoned, timeout=0.2).state == "ended", "the end of the turn")
-            result = surface.wait(poisoned).result
+            wait_until(lambda: wait_turn(surface, poisoned, timeout=0.2).state == "ended", "the end of the turn")
+            result = wait_turn(surface, poisoned).result
             assert result is not None and (result.status, result.error_type) == ("failed", TAKEN_UP_TOO_OFTEN)
             assert len(killed) == len(set(killed)) == MAX_TAKE_UPS + 1
             # Its session continues, on the worker that gave it up, and nothing of it is doubled.
             after = surface.submit(rig.request("and now?")).turn_id
-            assert answer_of(surface.wait(after, timeout=HANG)) == "Answer to and now?"
+            assert answer_of(wait_turn(surface, after, timeout=HANG)) == "Answer to and now?"
             assert verify(inspect_session(rig.host().store, "s1")) == []
             assert rig.query("SELECT count(*) FROM submissions WHERE worker = ''") == [(0,)]
         finally:

@@ -6,18 +6,15 @@ import contextlib
 import logging
 import os
 import threading
-import time
-from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
 
 from hermes.agent.events import Listener, ignore_events
-from hermes.contract.events import TurnEvent
 from hermes.dispatch.cluster.connections import ChannelListener, cluster_store
 from hermes.dispatch.cluster.live import decode_event
 from hermes.dispatch.execution import Execution
-from hermes.dispatch.following import model_extra
+from hermes.dispatch.following import FollowedTurn, Settled, model_extra
 from hermes.dispatch.port import DispatchedTurn, TurnRequest, TurnTicket
 from hermes.errors import JournalError, SessionNotFound
 from hermes.host import Host
@@ -30,24 +27,10 @@ log = logging.getLogger("hermes.cluster")
 #: How often turns that are waited for are looked up, for the case that a notification was lost.
 _LOOK_SECONDS = 1.0
 
-Settled = Callable[[DispatchedTurn], None]
 
-
-class _FollowedTurn:
-    def __init__(self) -> None:
-        self.listeners: list[Listener] = []
-        self.watchers: list[Settled] = []
-        #: Whether the worker of the turn sends its events here; its end it reports anyway.
-        self.is_live = False
-        self.now = DispatchedTurn("queued")
-
-    def hear(self, event: TurnEvent) -> None:
-        for listener in tuple(self.listeners):
-            try:
-                listener(event)
-            except Exception:
-                log.exception("a listener of a turn failed; it hears no more")
-                self.listeners.remove(listener)
+class _WorkerTurn(FollowedTurn):
+    #: Whether the worker of the turn sends its events here; its end it reports anyway.
+    is_live = False
 
 
 class ClusterDispatcher:
@@ -59,7 +42,7 @@ class ClusterDispatcher:
         self._workspace = workspace
         self._execution = Execution(host, {})
         self._channel = f"hermes_follow_{os.urandom(8).hex()}"
-        self._followed: dict[str, _FollowedTurn] = {}
+        self._followed: dict[str, _WorkerTurn] = {}
         #: The turns that the last look found settled. Their notification may be on its way, with their last events.
         self._found_settled: set[str] = set()
         self._changed = threading.Condition()
@@ -89,7 +72,7 @@ class ClusterDispatcher:
         if is_live:
             with self._changed:  # before a worker can have it
                 followed = self._follow(submission.turn_id)
-                followed.listeners.append(listener)
+                followed.listen(listener)
                 followed.is_live = True
         try:
             accepted, is_new = self._host.store.write(write)
@@ -114,7 +97,7 @@ class ClusterDispatcher:
         submission = self._execution.submission(turn_id)
         if listener is not ignore_events:
             with self._changed:
-                self._follow(turn_id).listeners.append(listener)
+                self._follow(turn_id).listen(listener)
 
         def write(connection: JournalConnection) -> None:
             turn_queue.lock_session(connection, submission.session_id)
@@ -144,26 +127,6 @@ class ClusterDispatcher:
             self._host.store.write(turn_queue.wake_workers)  # the next turn of its session may wait for them
         return True
 
-    def wait(self, turn_id: str, *, timeout: float | None = None, listener: Listener | None = None) -> DispatchedTurn:
-        until = None if timeout is None else time.monotonic() + timeout
-        over = threading.Event()
-        found: list[DispatchedTurn] = []
-
-        def settled(turn: DispatchedTurn) -> None:
-            found.append(turn)
-            over.set()
-
-        self.watch(turn_id, settled, listener=listener or ignore_events)
-        over.wait(None if until is None else max(until - time.monotonic(), 0))
-        if found:
-            return found[0]
-        with self._changed:
-            followed = self._followed.get(turn_id)
-            if followed is not None:
-                followed.watchers = [one for one in followed.watchers if one is not settled]
-                followed.listeners = [one for one in followed.listeners if one is not listener]
-        return self._recorded(turn_id)
-
     def watch(
         self,
         turn_id: str,
@@ -174,10 +137,9 @@ class ClusterDispatcher:
         with self._changed:
             followed = self._follow(turn_id)
             followed.watchers.append(settled)
-            if listener is not ignore_events:
-                followed.listeners.append(listener)
+            followed.listen(listener)
             was_live, before = followed.is_live, followed.now.state
-            is_new = bool(followed.listeners) and not was_live
+            is_new = bool(followed.listeners.all) and not was_live
             followed.is_live = was_live or is_new
         if is_new:
             self._host.store.write(lambda connection: turn_queue.add_listener(connection, turn_id, self._channel))
@@ -214,8 +176,8 @@ class ClusterDispatcher:
 
         return self._host.store.write(write)
 
-    def _follow(self, turn_id: str) -> _FollowedTurn:
-        return self._followed.setdefault(turn_id, _FollowedTurn())
+    def _follow(self, turn_id: str) -> _WorkerTurn:
+        return self._followed.setdefault(turn_id, _WorkerTurn(turn_id))
 
     def _forget(self, turn_id: str) -> None:
         with self._changed:
@@ -226,15 +188,10 @@ class ClusterDispatcher:
             followed = self._followed.get(turn_id)
             if followed is None:
                 return
-            followed.now = now
-            watchers, followed.watchers = followed.watchers, []
+            watchers = followed.take_watchers(now)
             if now.state == "ended":
                 del self._followed[turn_id]
-        for settled in watchers:
-            try:
-                settled(now)
-            except Exception:
-                log.exception("the end of turn %s could not be reported", turn_id)
+        followed.notify(watchers)
 
     def _receive(self, payload: str) -> None:
         message = cast("dict[str, Any]", msgspec.json.decode(payload))
@@ -245,7 +202,7 @@ class ClusterDispatcher:
         for encoded in message["events"]:
             event = decode_event(encoded)
             if event is not None:
-                followed.hear(event)
+                followed.listeners(event)
         if message.get("state"):
             self._settle(message["turn"], self._recorded(message["turn"]))
 
