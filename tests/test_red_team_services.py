@@ -37,6 +37,7 @@ from support.gateway_rig import GatewayRig
 from support.red_team import SENTINELS, all_of_them, found_in, model, recorded, written
 from support.schedule_rig import Rig
 from support.served import ServerThread
+from support.settled_turns import wait_turn
 from support.waiting import HANG, wait_until
 from support.web_rig import served
 
@@ -240,7 +241,7 @@ def test_nothing_leaves_through_workers_and_their_database(
         rig.start_workers(1, env={"HERMES_LOG_LEVEL": "DEBUG"})
         dispatcher = rig.dispatcher()
         turn = dispatcher.submit(rig.request(SAID, request_key="1"))
-        result = repr(dispatcher.wait(turn.turn_id, timeout=HANG).result)
+        result = repr(wait_turn(dispatcher, turn.turn_id, timeout=HANG).result)
         rows = ""
         for schema, table in rig.query(
             "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema = 'hermes'"

@@ -29,14 +29,15 @@ from hermes.config import Config
 from hermes.config.schema.sections import ModelConfig
 from hermes.dispatch.local import LocalDispatcher
 from hermes.dispatch.port import TurnRequest
-from support.settled_turns import wait_turn
+from hermes.dispatch.following import follow
+from hermes.scope import Interrupt
 from hermes.host import Host, HostOptions
 model = ModelConfig(provider='custom', default='scripted', base_url=sys.argv[1], api_key='test-key-1234')
 host = Host(Path(sys.argv[2]), Config(model=model), HostOptions(), cwd=Path.cwd(), env={})
 dispatcher = LocalDispatcher(host)
 dispatcher.start()
 request = TurnRequest(session_id='s1', message='Go.', request_key='go', platform='test', cwd=str(Path.cwd()))
-wait_turn(dispatcher, dispatcher.submit(request).turn_id)
+follow(dispatcher, dispatcher.submit(request).turn_id, Interrupt())
 """
 
 
