@@ -138,13 +138,19 @@ def _walk(folder: str, folders: set[str], excluded: frozenset[str]) -> Iterator[
                     folders.add(path)
                     waiting.append((path + "/", rules))
                 continue
-            try:
-                status = entry.stat(follow_symlinks=False)
-            except OSError:
-                continue
-            # A name that is no UTF-8 cannot be recorded.
-            if (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)) and _is_text(entry.name):
+            status = _file_status(entry)
+            if status is not None:
                 yield path, status
+
+
+def _file_status(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """The status of a file or link that can be recorded; a name that is no UTF-8 cannot."""
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    is_file = stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
+    return status if is_file and _is_text(entry.name) else None
 
 
 def _is_text(name: str) -> bool:

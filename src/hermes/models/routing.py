@@ -86,20 +86,25 @@ def _provider_with_key(env: Mapping[str, str], profiles: Profiles, has_key: HasK
     raise NotConfigured(NOT_CONFIGURED.format(providers=", ".join([*profiles, CUSTOM])))
 
 
+def _named(config: Config, provider: str, profiles: Profiles) -> ModelProviderConfig:
+    """The settings under ``providers``. Raises ConfigError for a provider that is unknown or disabled."""
+    if provider not in config.providers and provider not in profiles and provider != CUSTOM:
+        raise ConfigError(unknown_provider(provider, config, profiles))
+    named = config.providers.get(provider) or ModelProviderConfig()
+    if not named.enabled:
+        raise ConfigError(f"provider {provider!r} is disabled (providers.{provider}.enabled in config.yaml)")
+    return named
+
+
 def endpoint_for(
     config: Config, env: Mapping[str, str], provider: str, model: str, own: ModelConfig, profiles: Profiles = PROFILES
 ) -> Endpoint:
     """The endpoint of one provider. ``own`` are settings for it that win over those under ``providers``."""
     provider = name_of(config, provider, profiles)
-    named = config.providers.get(provider) or ModelProviderConfig()
-    profile = profiles.get(provider)
-    if profile is None and provider not in config.providers and provider != CUSTOM:
-        raise ConfigError(unknown_provider(provider, config, profiles))
-    if not named.enabled:
-        raise ConfigError(f"provider {provider!r} is disabled (providers.{provider}.enabled in config.yaml)")
-    url = own.base_url or named.base_url or (env.get("CUSTOM_BASE_URL", "") if provider == CUSTOM else "")
-    url = url or (profile.base_url if profile else "")
-    url, spoken = _without_operation(url)
+    named, profile = _named(config, provider, profiles), profiles.get(provider)
+    usual = profile or Profile("")
+    by_variable = env.get("CUSTOM_BASE_URL", "") if provider == CUSTOM else ""
+    url, spoken = _without_operation(own.base_url or named.base_url or by_variable or usual.base_url)
     if not url:
         raise ConfigError(
             f"provider {provider!r} has no address: run 'hermes config set model.base_url URL', "
@@ -110,15 +115,15 @@ def endpoint_for(
         raise ConfigError(
             f"no model is chosen for provider {provider!r}: pass --model or run 'hermes config set model.default MODEL'"
         )
-    names = (own.key_env, named.key_env, *(profile.key_env if profile else ()))
+    names = (own.key_env, named.key_env, *usual.key_env)
     return Endpoint(
         base_url=url,
         model=model,
         provider=provider,
         api_key=own.api_key or named.api_key or _key_from(env, names),
         api_mode=_api_mode(own, named, profile, url, spoken),
-        extra_headers={**(profile.extra_headers if profile else {}), **named.extra_headers, **own.extra_headers},
-        extra_body={**(profile.extra_body_of(model) if profile else {}), **named.extra_body, **own.extra_body},
+        extra_headers={**usual.extra_headers, **named.extra_headers, **own.extra_headers},
+        extra_body={**usual.extra_body_of(model), **named.extra_body, **own.extra_body},
         timeouts=_timeouts(own, named),
         ca_bundle=own.ca_bundle or named.ca_bundle,
         quirks=_quirks(named, profile, model),
@@ -126,7 +131,7 @@ def endpoint_for(
         context_length=own.context_length or _context_length(named, profile, model),
         max_tokens=named.max_tokens,
         # A server at another address, or on this machine, may want no key.
-        key_variables=tuple(filter(None, names)) if profile and url == profile.base_url and _is_public(url) else (),
+        key_variables=tuple(filter(None, names)) if url == usual.base_url and _is_public(url) else (),
         max_response_bytes=own.max_response_bytes,
     )
 

@@ -97,6 +97,8 @@ _SSH = re.compile(r"(?:^|/)\.ssh(?:/|$)")
 _ENV_FILE = re.compile(
     r"(?:^|/)\.env(?:rc|\.(?!(?:[\w-]+\.)*(?:example|sample|template|dist|schema)|md$|test$)[\w.-]+)?$"
 )
+#: Rules for writes to files that are known by their names or folders, in this order.
+_KINDS_BY_NAME = {"write-ssh": _SSH, "write-env-file": _ENV_FILE, "write-credentials": _CREDENTIALS}
 
 
 #: Something that occurs in every path of a secret: the check of other paths ends here.
@@ -176,19 +178,17 @@ class PathContext:
         if not path:
             return None
         whole = self.resolve(path)
-        lowered = whole.lower()
         if self.hermes_home and f"{whole}/".startswith(f"{self.hermes_home}/"):
             inside = whole[len(self.hermes_home) + 1 :]
             if _HERMES_FILE.fullmatch(inside.lower()):
                 return "write-hermes-config"
+        lowered = whole.lower()
         if whole == "/" or _SYSTEM_FILE.match(lowered):
             return "write-system-config"
-        if _SSH.search(whole):
-            return "write-ssh"
-        if _ENV_FILE.search(whole):
-            return "write-env-file"
-        if _CREDENTIALS.search(whole):
-            return "write-credentials"
+        by_name = next((kind for kind, pattern in _KINDS_BY_NAME.items() if pattern.search(whole)), None)
+        return by_name or self._kind_of_place(whole, lowered)
+
+    def _kind_of_place(self, whole: str, lowered: str) -> str | None:
         inside = self._inside_a_home(whole).lower()
         if inside and _SHELL_STARTUP.fullmatch(inside):
             return "write-shell-startup"

@@ -28,6 +28,8 @@ _PLAIN_KEYS = _set(
     "idempotency request dict json yaml object item field column config settings registry hot short arrow shift"
 )
 _TOKEN_OWNERS = frozenset({"access", "api", "auth", "bearer", "id", "refresh", "session"})
+#: The words that make a word behind them a secret.
+_OWNERS = {"key": _KEY_OWNERS, "tokens": _TOKEN_OWNERS}
 #: Words of names about an amount, wherever they stand.
 _AMOUNTS = _set("count counts limit limits max min length")
 #: Words that, behind the secret's own, make it a name about the secret: ``token_url``, ``key_env``.
@@ -49,17 +51,14 @@ def is_secret_key(name: str) -> bool:
     words = _words(name[:200])
     if not words or not _AMOUNTS.isdisjoint(words) or words[-1] in _ABOUT:
         return False
-    pairs = set(pairwise(words))
     found = _SECRET_WORDS.intersection(words)
     if found == frozenset({"token"}) and not _MEASURES.isdisjoint(words):
         return False
-    return (
-        bool(found)
-        or any(second == "key" and first in _KEY_OWNERS for first, second in pairs)
-        or (words[-1] == "key" and len(words) > 1 and name.isupper() and _PLAIN_KEYS.isdisjoint(words))
-        or (words[-1] == "pass" and len(words) > 1)
-        or any(second == "tokens" and first in _TOKEN_OWNERS for first, second in pairs)
-    )
+    if found or any(first in _OWNERS.get(second, ()) for first, second in pairwise(words)):
+        return True
+    if len(words) == 1:
+        return False
+    return words[-1] == "pass" or (words[-1] == "key" and name.isupper() and _PLAIN_KEYS.isdisjoint(words))
 
 
 def _words(name: str) -> list[str]:

@@ -173,16 +173,24 @@ def run_options(shell: Shell, call: Call) -> None:
         _makefile(shell, call)
     if call.program in _REMOTE_RUNNERS:
         _remote(shell, call)
-    if call.program in _EDITORS and call.stdin.text:
-        for first, second in _TYPED_ESCAPE.findall(call.stdin.text):
-            shell.report("inline-code", call.source)
-            run_text(shell, call, first or second)
-    if call.program in ("at", "batch") and call.stdin.text:
+    if call.stdin.text:
+        _typed(shell, call, call.stdin.text)
+    for word in call.args if call.program in _LINE_RUNNERS else ():
+        if " " in word:
+            run_text(shell, call, word)
+
+
+#: Programs that run a whole command line given as one word.
+_LINE_RUNNERS = names("tmux screen hyperfine concurrently entr xdotool")
+
+
+def _typed(shell: Shell, call: Call, text: str) -> None:
+    """Judge what is typed into an editor that can start a shell, or given to a queue of jobs."""
+    if call.program in ("at", "batch"):
         run_flow(shell, call, call.stdin)
-    if call.program in ("tmux", "screen", "hyperfine", "concurrently", "entr", "xdotool"):
-        for word in call.args:
-            if " " in word:
-                run_text(shell, call, word)
+    for first, second in _TYPED_ESCAPE.findall(text) if call.program in _EDITORS else ():
+        shell.report("inline-code", call.source)
+        run_text(shell, call, first or second)
 
 
 _TYPED_ESCAPE = re.compile(r"^(?:\x1b)?:?!(.+)|^(?:\x1b)?:\s*(?:!|r\s*!|w\s*!|term(?:inal)?\s)(.+)", re.MULTILINE)

@@ -18,32 +18,34 @@ SHELLS = names("sh bash zsh dash ksh mksh ash rbash fish csh tcsh yash busybox-s
 #: Letters of shells that take a value.
 _SHELL_VALUES = "oO"
 _SHELL_NAMES = ("rcfile", "init-file")
+_SHELL_OPTION = re.compile(r"[-+].")
+_STANDARD_INPUT = ("-", "/dev/stdin", "/proc/self/fd/0", "/dev/fd/0")
 
 
 def shell_program(shell: Shell, call: Call) -> Flow:
     """``sh -c TEXT``, ``sh FILE`` or ``sh`` reading its standard input."""
     args, at = call.args, 0
     command = reads_input = False
-    while at < len(args) and args[at][:1] in ("-", "+") and len(args[at]) > 1:
+    while at < len(args) and _SHELL_OPTION.match(args[at]):
         word = args[at]
         at += 1
         if word == "--":
             break
         if word.startswith("--"):
-            command = command or word in ("--command", "--init-command")
+            command |= word in ("--command", "--init-command")
             if word.startswith("--command="):
                 return run_text(shell, call, word.partition("=")[2], args[at:])
             if word[2:] in _SHELL_NAMES:
                 run_file(shell, call, "".join(args[at : at + 1]), [], here=True)
                 at += 1
             continue
-        command = command or "c" in word[1:] or "C" in word[1:]
-        reads_input = reads_input or "s" in word[1:]
+        command |= "c" in word[1:].lower()
+        reads_input |= "s" in word[1:]
         at += any(letter in word for letter in _SHELL_VALUES)
     rest = args[at:]
     if command:
         return run_text(shell, call, rest[0], rest[2:], rest[1:2]) if rest else PROGRAM
-    if reads_input or not rest or rest[0] in ("-", "/dev/stdin", "/proc/self/fd/0", "/dev/fd/0"):
+    if reads_input or not rest or rest[0] in _STANDARD_INPUT:
         return run_flow(shell, call, call.stdin, rest)
     return run_file(shell, call, rest[0], rest[1:])
 

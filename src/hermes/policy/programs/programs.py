@@ -112,11 +112,20 @@ def _started(shell: Shell, call: Call) -> Flow:
         return shell.run(inner, call)
     if program in _OPEN_SHELLS and call.stdin.origin != "terminal":
         return run_flow(shell, call, call.stdin)
-    if program in LOOSE:
-        if without_version(program) in INLINE and not {"run", "install", "x", "test"}.intersection(call.args[:1]):
-            interpret(shell, call)
-        shell.run(loose_commands(call.args, _is_notable), call)
-        return PROGRAM
+    return _run_loose(shell, call) if program in LOOSE else _run_itself(shell, call)
+
+
+def _run_loose(shell: Shell, call: Call) -> Flow:
+    """A program with a command somewhere among its words."""
+    if without_version(call.program) in INLINE and not {"run", "install", "x", "test"}.intersection(call.args[:1]):
+        interpret(shell, call)
+    shell.run(loose_commands(call.args, _is_notable), call)
+    return PROGRAM
+
+
+def _run_itself(shell: Shell, call: Call) -> Flow:
+    """A program that starts no other, as far as its name shows."""
+    program = call.program
     container(shell, call)
     if program in ("coreutils", "gcoreutils"):
         return shell.run([word.removeprefix("--coreutils-prog=") for word in call.args], call)

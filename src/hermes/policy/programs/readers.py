@@ -91,13 +91,23 @@ _SECOND: dict[tuple[str, str], frozenset[str]] = {
 _FIND_CHANGES = re.compile(r"-(?:delete|exec\w*|ok\w*|fprint\w*|fls)$|^--?(?:x|X|exec|exec-batch)$")
 
 
+_DEVICES = names("/dev/null /dev/stderr /dev/stdout /dev/tty")
+_RAISING = names("sudo doas pkexec chroot nsenter unshare")
+
+
 def changes_nothing(call: Call) -> bool:
     """Whether a call only reads, as far as its arguments show."""
-    if any(path not in ("/dev/null", "/dev/stderr", "/dev/stdout", "/dev/tty") for path in call.writes):
+    if not _DEVICES.issuperset(call.writes):
         return False
-    program, args = call.program, call.args
+    program = call.program
     if not program or written_paths(call):
         return not program
+    known = _by_program(program, call.args)
+    return _by_words(program, call.args) if known is None else known
+
+
+def _by_program(program: str, args: list[str]) -> bool | None:
+    """Whether a program only reads, for those that need no look at their first words."""
     if program in ("find", "fd") and any(_FIND_CHANGES.search(word) for word in args):
         return False
     if program in ("curl", "wget"):
@@ -105,16 +115,19 @@ def changes_nothing(call: Call) -> bool:
     if program in _ALWAYS:
         return not (program == "date" and any(word.startswith(("-s", "--set")) for word in args))
     if program in WRAPPERS or program in ("bash", "sh", "zsh", "dash"):
-        return program not in ("sudo", "doas", "pkexec", "chroot", "nsenter", "unshare")
+        return program not in _RAISING
+    return None
+
+
+def _by_words(program: str, args: list[str]) -> bool:
     operands = [word for word in args if not word.startswith("-")]
     verbs = _VERBS.get(program)
-    if verbs is not None and (not verbs.isdisjoint(operands[:1]) or not verbs.isdisjoint(args[:1])):
+    if verbs is not None and not verbs.isdisjoint((*operands[:1], *args[:1])):
         return True
     second = _SECOND.get((program, operands[0])) if operands else None
     if second is not None:
         rest = args[args.index(operands[0]) + 1 :]
-        return (not rest and program == "git" and operands[0] in ("branch", "tag", "remote")) or not second.isdisjoint(
-            rest[:1]
-        )
+        lists_by_itself = program == "git" and operands[0] in ("branch", "tag", "remote")
+        return not second.isdisjoint(rest[:1]) if rest else lists_by_itself
     # Inline code that is not harmless is found by its own rule; a script may do anything.
     return program.rstrip("0123456789.") in INLINE and bool({"-c", "-e", "-p", "-r", "-ne", "-pe"}.intersection(args))

@@ -111,28 +111,32 @@ def check_secrets(shell: Shell, call: Call) -> str:
     """Report secrets that a call shows or sends; returns the taint of its output."""
     arguments = [word for word in call.args if SECRET in word or TOKEN in word]
     files = _secret_files(shell, call)
-    taint = SECRET if files else ""
     program = call.program
     sends = program in _SENDERS or (program == "openssl" and "s_client" in call.args)
-    if files and program == "git" and not {"add", "commit", "stage"}.isdisjoint(call.args[:4]):
-        shell.report("send-credentials", call.source)
     if sends:
-        taint = ""
         _check_sender(shell, call, arguments, files)
     elif (call.stdin.taint or arguments) and any(map(_ADDRESS.match, call.args)):
         shell.report("send-credentials", call.source)
-    if files and program not in _BLIND and not (sends and program in _KEYED):
+    _report_files(shell, call, files, sends=sends)
+    is_shown = files and not sends and (program not in _BLIND or arguments)
+    passed_on = [] if sends else [taint_of(word) for word in (*arguments, call.stdin.taint)]
+    return _strongest(SECRET if is_shown else "", *passed_on, secret_output(call))
+
+
+def _report_files(shell: Shell, call: Call, files: list[str], *, sends: bool) -> None:
+    """Report the secret files that a call reads, by their kinds."""
+    program = call.program
+    if files and program == "git" and not {"add", "commit", "stage"}.isdisjoint(call.args[:4]):
+        shell.report("send-credentials", call.source)
+    if program not in _BLIND and not (sends and program in _KEYED):
         for kind in dict.fromkeys(files):
             shell.report(kind, call.source)
     if program in _STORES and _ALWAYS_ASKED.match(" ".join((program, *call.args))):
         shell.report("read-credentials", call.source)
-    if program in _BLIND and not arguments:
-        taint = ""
-    for word in () if sends else (*arguments, call.stdin.taint):
-        found = taint_of(word)
-        taint = SECRET if SECRET in (taint, found) else taint or found
-    own = secret_output(call)
-    return SECRET if SECRET in (taint, own) else taint or own
+
+
+def _strongest(*taints: str) -> str:
+    return SECRET if SECRET in taints else next(filter(None, taints), "")
 
 
 def _check_sender(shell: Shell, call: Call, arguments: list[str], files: list[str]) -> None:

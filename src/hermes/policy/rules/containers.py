@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import zip_longest
 
 from hermes.policy.call import Call
 from hermes.policy.rules.rule import Rule
@@ -57,20 +58,24 @@ def _reaches_host(call: Call) -> bool:
     _, verb, _ = _verb(call)
     if verb not in ("run", "create"):
         return False
-    for at, word in enumerate(call.args):
-        following = call.args[at + 1] if at + 1 < len(call.args) else ""
+    for word, following in zip_longest(call.args, call.args[1:], fillvalue=""):
         if word == "--privileged" or word.startswith("--device=/dev/"):
             return True
         if _REACHES.fullmatch(word) or (_REACHES.fullmatch(f"{word}={following}") and word.startswith("--")):
             return True
-        value = ""
-        if word in ("-v", "--volume", "--mount") and at + 1 < len(call.args):
-            value = call.args[at + 1]
-        elif word.startswith(("--volume=", "--mount=")) or (word.startswith("-v") and len(word) > 2):
-            value = word.partition("=")[2] or word[2:]
-        if value and _mounts_vital(call, value):
+        mount = _mount_in(word, following)
+        if mount and _mounts_vital(call, mount):
             return True
     return False
+
+
+def _mount_in(word: str, following: str) -> str:
+    """What an option mounts; empty for another word."""
+    if word in ("-v", "--volume", "--mount"):
+        return following
+    if word.startswith(("--volume=", "--mount=", "-v")):
+        return word.partition("=")[2] or word[2:]
+    return ""
 
 
 def _mounts_vital(call: Call, value: str) -> bool:

@@ -88,56 +88,72 @@ def _verb_in(word: str) -> bool:
     return len(parts) > 1 and (parts[0] in _VERBS or parts[-1] in _VERBS) and len(word) < 48
 
 
+#: First words by which a forge is only talked to, whatever verb follows.
+_TALK = names("api search pr issue mr browse")
+_DELETING = names("--delete --purge --destroy --deletedata --delete-excluded --remove-source-files --prune")
+_FORGE_CHANGES = (
+    ("secret", "set"),
+    ("variable", "set"),
+    ("ssh-key", "add"),
+    ("repo", "edit"),
+    ("repo", "rename"),
+    ("repo", "archive"),
+)
+_STATE_CHANGES = (("state", "push"), ("force-unlock",), ("state", "replace-provider"))
+#: First words of a program that change what runs or who may use it, although none of them is a verb of destruction.
+_CHANGES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "gh": (*_FORGE_CHANGES, ("release", "create"), ("release", "edit"), ("release", "upload")),
+    "glab": _FORGE_CHANGES,
+    "terraform": _STATE_CHANGES,
+    "tofu": _STATE_CHANGES,
+}
+
+
 def _destroys(call: Call) -> bool:
     if any(_REHEARSALS.match(word) for word in call.args):
         return False
-    harmless = _HARMLESS.get(call.program, frozenset())
     operands = _operands(call)
-    limit = 4 if call.program not in ("kubectl", "oc", "gh", "helm", "aws") else 3
-    if any(_verb_in(word) and word not in harmless for word in operands[:limit]):
-        return not (
-            call.program in ("gh", "glab")
-            and operands[:1] in (["api"], ["search"], ["pr"], ["issue"], ["mr"], ["browse"])
-        )
+    if _names_destruction(call.program, operands):
+        return call.program not in ("gh", "glab") or _TALK.isdisjoint(operands[:1])
     flags = {word.partition("=")[0] for word in call.args}
-    if not flags.isdisjoint(
-        ("--delete", "--purge", "--destroy", "--deletedata", "--delete-excluded", "--remove-source-files", "--prune")
-    ):
-        return call.program not in ("git",)
+    if not _DELETING.isdisjoint(flags):
+        return call.program != "git"
+    changes = _CHANGES.get(call.program, ())
     return (
-        any(_SCALE_TO_ZERO.match(word) for word in call.args)
-        or ("replace" in operands[:1] and "--force" in flags)
-        or ("patch" in operands[:1] and "finalizers" in " ".join(call.args))
-        or (call.program in ("terraform", "tofu", "terragrunt") and _applies_unseen(call))
-        or (
-            call.program in ("terraform", "tofu")
-            and operands[:2] in (["state", "push"], ["force-unlock"], ["state", "replace-provider"])
-        )
-        or (
-            call.program in ("pulumi", "cdk", "sst")
-            and operands[:1] in (["up"], ["deploy"])
-            and not flags.isdisjoint(("-y", "--yes", "--skip-preview", "--require-approval=never"))
-        )
-        or (
-            call.program == "gh" and operands[:1] == ["release"] and operands[1:2] in (["create"], ["edit"], ["upload"])
-        )
-        or (
-            call.program in ("gh", "glab")
-            and operands[:2]
-            in (
-                ["secret", "set"],
-                ["variable", "set"],
-                ["ssh-key", "add"],
-                ["repo", "edit"],
-                ["repo", "rename"],
-                ["repo", "archive"],
-                ["pr", "merge"],
-            )
-            and operands[:2] != ["pr", "merge"]
-        )
-        or (call.program == "vault" and operands[:1] in (["write"], ["operator"]) and "status" not in operands)
-        or (call.program == "nomad" and "-purge" in flags)
+        any(tuple(operands[: len(words)]) == words for words in changes)
+        or any(_SCALE_TO_ZERO.match(word) for word in call.args)
+        or _replaces(call, operands, flags)
+        or _deploys_unseen(call, operands, flags)
     )
+
+
+def _names_destruction(program: str, operands: list[str]) -> bool:
+    harmless = _HARMLESS.get(program, frozenset())
+    limit = 3 if program in ("kubectl", "oc", "gh", "helm", "aws") else 4
+    return any(_verb_in(word) and word not in harmless for word in operands[:limit])
+
+
+def _replaces(call: Call, operands: list[str], flags: set[str]) -> bool:
+    match operands[:1]:
+        case ["replace"]:
+            return "--force" in flags
+        case ["patch"]:
+            return "finalizers" in " ".join(call.args)
+        case _:
+            return call.program == "nomad" and "-purge" in flags
+
+
+def _deploys_unseen(call: Call, operands: list[str], flags: set[str]) -> bool:
+    match call.program:
+        case "terraform" | "tofu" | "terragrunt":
+            return _applies_unseen(call)
+        case "pulumi" | "cdk" | "sst":
+            is_asked = flags.isdisjoint(("-y", "--yes", "--skip-preview", "--require-approval=never"))
+            return operands[:1] in (["up"], ["deploy"]) and not is_asked
+        case "vault":
+            return operands[:1] in (["write"], ["operator"]) and "status" not in operands
+        case _:
+            return False
 
 
 def _operands(call: Call) -> list[str]:

@@ -124,17 +124,17 @@ def _wipes(call: Call) -> bool:
         case "unset":
             return any(word in _HISTORY_VARIABLES for word in call.args)
         case "set":
-            return "+o" in call.args and "history" in call.args
+            return {"+o", "history"} <= set(call.args)
         case "lastlog" | "faillock":
             return call.options.has("C", "clear", "reset")
         case "log":
             return "erase" in call.args
         case "fc":
-            return "-p" in call.args and "/dev/null" in call.args
+            return {"-p", "/dev/null"} <= set(call.args)
+        case "logrotate":
+            return call.options.has("f", "force")
         case _:
-            return call.program in ("clear-eventlog", "clear-history", "logrotate") and (
-                call.program != "logrotate" or call.options.has("f", "force")
-            )
+            return call.program in ("clear-eventlog", "clear-history")
 
 
 def _wipes_file(call: Call) -> bool:

@@ -46,10 +46,8 @@ def _translate_one(glob: str, at: int, depth: int) -> tuple[str, int, int]:
         return _translate_set(glob[at + 1 : end]), end + 1, depth
     if here == "{" and "}" in glob[at:]:
         return "(?:", at + 1, depth + 1
-    if here == "}" and depth:
-        return ")", at + 1, depth - 1
-    if here == "," and depth:
-        return "|", at + 1, depth
+    if depth and here in "},":
+        return (")", at + 1, depth - 1) if here == "}" else ("|", at + 1, depth)
     if here == "\\" and at + 1 < len(glob):
         return re.escape(glob[at + 1]), at + 2, depth
     return {"*": "[^/]*", "?": "[^/]"}.get(here) or re.escape(here), at + 1, depth

@@ -59,7 +59,7 @@ def read_message(update: dict[str, Any], bot: Bot, *, require_mention: bool = Tr
     message = as_object(update.get("message"))
     chat, sender = as_object(message.get("chat")), as_object(message.get("from"))
     chat_id, user_id, message_id = chat.get("id"), sender.get("id"), message.get("message_id")
-    if not (isinstance(chat_id, int) and isinstance(user_id, int) and isinstance(message_id, int)):
+    if not all(isinstance(found, int) for found in (chat_id, user_id, message_id)):
         return None
     if sender.get("is_bot") or "sender_chat" in message:
         return None
@@ -74,7 +74,7 @@ def read_message(update: dict[str, Any], bot: Bot, *, require_mention: bool = Tr
             return None
         text = text if said is None else said
     attached = tuple(_attached(message))
-    if not text and not attached:
+    if not (text or attached):
         return None
     thread = message.get("message_thread_id") if message.get("is_topic_message") else None
     name = " ".join(filter(None, (_text(sender.get("first_name")), _text(sender.get("last_name")))))

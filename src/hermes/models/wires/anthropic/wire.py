@@ -112,7 +112,7 @@ class AnthropicMessages:
                 kwargs["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
         if request.reasoning_effort and endpoint.quirks.reasoning:
             _ask_for_thoughts(able, request.reasoning_effort, kwargs)
-        takes_temperature = able.temperature and endpoint.quirks.temperature and "thinking" not in kwargs
+        takes_temperature = all((able.temperature, endpoint.quirks.temperature, "thinking" not in kwargs))
         if request.temperature is not None and takes_temperature:
             kwargs["temperature"] = request.temperature
         if request.stream:

@@ -134,6 +134,20 @@ _PLAIN_MODEL = re.compile(r"(^|/)(gpt-3|gpt-4|chatgpt-4)")
 _REASONING_MODEL = re.compile(r"(^|/)(o\d|gpt-[5-9]|codex)")
 
 
+def _how_to_answer(endpoint: Endpoint, request: ModelRequest) -> dict[str, Any]:
+    """The length, temperature and reasoning that are asked for, as far as the model takes them."""
+    quirks = endpoint.quirks
+    kwargs: dict[str, Any] = {}
+    if request.max_tokens is not None and quirks.max_tokens_field:
+        kwargs["max_output_tokens"] = max(request.max_tokens, _LEAST_TOKENS)
+    if request.temperature is not None and quirks.temperature and not _REASONING_MODEL.search(endpoint.model):
+        kwargs["temperature"] = request.temperature
+    reasoning = {"effort": request.reasoning_effort} if request.reasoning_effort and quirks.reasoning else {}
+    if quirks.reasoning_summary and not _PLAIN_MODEL.search(endpoint.model):
+        reasoning["summary"] = "auto"
+    return {**kwargs, "reasoning": reasoning} if reasoning else kwargs
+
+
 class Responses:
     """Builds requests for ``/responses`` and hands out parsers for the answers. It keeps no state.
 
@@ -153,14 +167,7 @@ class Responses:
             kwargs["tools"] = [function_tool(tool) for tool in request.tools]
             if not quirks.parallel_tools:
                 kwargs["parallel_tool_calls"] = False
-        if request.max_tokens is not None and quirks.max_tokens_field:
-            kwargs["max_output_tokens"] = max(request.max_tokens, _LEAST_TOKENS)
-        if request.temperature is not None and quirks.temperature and not _REASONING_MODEL.search(endpoint.model):
-            kwargs["temperature"] = request.temperature
-        if request.reasoning_effort and quirks.reasoning:
-            kwargs["reasoning"] = {"effort": request.reasoning_effort}
-        if quirks.reasoning_summary and not _PLAIN_MODEL.search(endpoint.model):
-            kwargs["reasoning"] = {**kwargs.get("reasoning", {}), "summary": "auto"}
+        kwargs |= _how_to_answer(endpoint, request)
         if request.cache_key and quirks.prompt_cache_key:
             kwargs["prompt_cache_key"] = request.cache_key
         if request.response_format is not None:
