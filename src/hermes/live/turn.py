@@ -8,7 +8,7 @@ A surface maps its own protocol onto three things:
        with asking(host, session, SuspendingResponder("web", timeout=None)):
            yield
 
-2. The turns of the surface (``live/turns.py``). Each request becomes one ``LiveTurn``, once by its idempotency key::
+2. The turns of the surface (``live/turns.py``). Each request becomes one ``LiveTurn``, by its idempotency key::
 
        turns = LiveTurns(host, "web")
        turns.start(dispatcher)                 # continues what an earlier process left suspended

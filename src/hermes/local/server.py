@@ -1,7 +1,7 @@
 """The local model server: a child process that runs a model and answers on loopback while it has users.
 
-It is started with ``python -m hermes.local.server``. Its settings come as one line on standard input, which stays open
-until it is ready; one line on standard output says that it is, or what went wrong.
+It is started with ``python -m hermes.local.server``. Its settings come as one line on standard input,
+which stays open until it is ready; one line on standard output says that it is, or what went wrong.
 """
 
 from __future__ import annotations

@@ -100,7 +100,8 @@ def test_only_what_draws_the_prompt_is_there_when_it_is_drawn(home: Path, workdi
 
 def test_a_postponed_module_is_whole_when_it_is_used() -> None:
     code = (
-        "import sys; from hermes.cli.repl.prompt.postponed import PostponedModule, postpone_unused; postpone_unused()\n"
+        "import sys; from hermes.cli.repl.prompt.postponed import PostponedModule, postpone_unused\n"
+        "postpone_unused()\n"
         "import hermes.cli.repl.prompt.screen, asyncio.sslproto, prompt_toolkit, ssl, xml.dom.minidom\n"
         "import wcwidth.wcwidth; print(wcwidth.wcwidth('日'))\n"
         "from prompt_toolkit.formatted_text import HTML\n"
@@ -123,7 +124,8 @@ def test_a_postponed_module_is_whole_when_it_is_used() -> None:
 
 def test_threads_that_use_a_postponed_module_at_once_all_get_it() -> None:
     code = (
-        "import sys, threading; from hermes.cli.repl.prompt.postponed import postpone_unused; postpone_unused()\n"
+        "import sys, threading; from hermes.cli.repl.prompt.postponed import postpone_unused\n"
+        "postpone_unused()\n"
         "import ssl; sys.setswitchinterval(1e-6)\n"
         "start, seen = threading.Barrier(8), []\n"
         "def use():\n"
@@ -140,7 +142,8 @@ def test_another_release_and_a_module_that_fails_behave_as_usual(tmp_path: Path)
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(body)
     code = (
-        "from hermes.cli.repl.prompt.postponed import postpone_unused; postpone_unused()\n"
+        "from hermes.cli.repl.prompt.postponed import postpone_unused\n"
+        "postpone_unused()\n"
         "from wcwidth import wcwidth; print(wcwidth('a'))\n"
         "for _ in range(2):\n"
         "    try: from prompt_toolkit import prompt\n"

@@ -156,7 +156,8 @@ def test_many_calls_take_no_more_lines_than_agreed() -> None:
 
 def test_a_plain_chat_imports_no_terminal_library() -> None:
     code = (
-        "import sys, hermes.cli.chat.output, hermes.cli.chat.tool_lines, hermes.cli.repl.status_line, "
+        "import sys, hermes.cli.chat.output, hermes.cli.chat.tool_lines, "
+        "hermes.cli.repl.status_line, "
         "hermes.cli.repl.markdown.stream\n"
         "print([name for name in ('rich', 'prompt_toolkit', 'markdown_it', 'pygments') if name in sys.modules])"
     )

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from hermes.tools.declarations.builtin import DECLARED
-
 
 class CandidateCall(NamedTuple):
     """One call that the model may choose."""
@@ -24,7 +22,7 @@ class CandidateCall(NamedTuple):
 #: The tools that the model is shown, with the one argument of each.
 _READ_TOOL = "read_file"
 _RUN_TOOL = "terminal"
-ARGUMENTS = {name: DECLARED[name].shown.subject[0] for name in (_READ_TOOL, _RUN_TOOL)}
+ARGUMENTS = {_READ_TOOL: "path", _RUN_TOOL: "command"}
 
 #: Commands that only look, and what a message says that asks for such a look.
 LOOKS: dict[str, str] = {

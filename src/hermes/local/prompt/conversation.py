@@ -10,7 +10,6 @@ import msgspec
 
 from hermes.local.prompt.calls import ARGUMENTS, CandidateCall, call_text
 from hermes.models.reply import text_of
-from hermes.tools.declarations.builtin import builtin_declaration
 
 #: The most of all results together that an answer repeats, in bytes: each may cost the model a token.
 _MOST_BYTES = 600
@@ -38,10 +37,10 @@ def _quoted(result: ToolResult, room: int) -> str:
     if fields.get("error"):
         # What follows the first sentence is advice for a model that could take it.
         return f"That did not work: {_cut(re.split(_SENTENCE_END, str(fields['error']))[0], room)}"
-    declared = builtin_declaration(result.call.tool)
-    if declared.kind == "read" and isinstance(fields.get("content"), str):
+    argument = ARGUMENTS.get(result.call.tool)
+    if argument == "path" and isinstance(fields.get("content"), str):
         said, heading = _LINE_NUMBER.sub("", fields["content"]), f"{result.call.value} says:"
-    elif declared.runs_commands and isinstance(fields.get("output"), str):
+    elif argument == "command" and isinstance(fields.get("output"), str):
         said, heading = fields["output"], "The command printed:"
     else:
         said, heading = result.text, "The result is:"
