@@ -17,12 +17,19 @@ from hermes.agent.session import Session
 from hermes.contract.events import EndpointSkipped, TextDelta, TextWithdrawn, ToolEnded, ToolStarted
 from hermes.dispatch.local import LocalDispatcher
 from hermes.dispatch.port import TurnEntry, TurnRequest
-from hermes.errors import TurnSuspended
+from hermes.errors import JournalError, SessionNotFound, TurnSuspended
 from hermes.host import Host
 from hermes.journal.questions import OWNER, QuestionRow, Questions
 from hermes.journal.store.port import home_store
 from hermes.journal.turns.lifecycle import Submission
-from hermes.live.questions import SuspendingResponder, asking, outgoing_subject, read_choice, refusing_unkept
+from hermes.live.questions import (
+    OpenQuestions,
+    SuspendingResponder,
+    asking,
+    outgoing_subject,
+    read_choice,
+    refusing_unkept,
+)
 from hermes.live.turn import (
     AttemptDropped,
     LiveTurn,
@@ -268,3 +275,28 @@ def test_words_of_questions() -> None:
     assert "characters left out" in shown
     assert read_choice(" 2 ", ("red", "blue")) == "blue"
     assert read_choice("3", ("red", "blue")) == "3"
+
+
+def test_a_turn_that_cannot_be_continued_does_not_hold_up_others(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    turns, dispatcher = rig.process()
+    question = wait_for_question(rig.accept(turns))
+    turns.close()
+    continued: list[str] = []
+
+    def continue_turn(turn_id: str) -> None:
+        continued.append(turn_id)
+        if len(continued) == 1:
+            raise JournalError("the disk is full")
+        if turn_id == "deleted":
+            raise SessionNotFound("no such session")
+
+    waiting = OpenQuestions(rig.hosts[0].store, continue_turn)
+    waiting.watch("deleted", [question])
+    Questions(rig.hosts[0].store).answer(question.id, "deny")
+    wait_until(lambda: len(continued) == 2, "the second try")
+    waiting.watch("other", [question])
+    wait_until(lambda: continued == ["deleted", "deleted", "other"], "the other turn")
+    waiting.close()
+    assert "the disk is full" in caplog.text
+    assert "turn deleted cannot be continued" in caplog.text
+    dispatcher.release(0)

@@ -122,3 +122,12 @@ class Dispatcher(Protocol):
         What waits stays in the journal for the next process.
         """
         ...
+
+
+class HasDispatcher(Protocol):
+    """A server that runs turns, of its own and of the surfaces that are part of it."""
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """Runs the turns."""
+        ...

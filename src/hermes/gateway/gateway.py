@@ -416,13 +416,13 @@ class Gateway:
         if chat is None or work is None or work.event is not event or work.is_done:
             log.warning("an adapter wanted to run a turn out of order; it is ignored")
             return ProcessingOutcome.CANCELLED
-        before, key = work.context, work.message.request_key
-        now = copy_context()
-        self.turn_variables[key] = {one: now[one] for one in now if one not in before or before[one] is not now[one]}
+        before, now, request_key = work.context, copy_context(), work.message.request_key
+        changed = {one: now[one] for one in now if one not in before or before[one] is not now[one]}
+        self.turn_variables[request_key] = changed
         try:
             return await chat.run_turn(work, waits_for_sending=True)
         finally:
-            self.turn_variables.pop(key, None)
+            self.turn_variables.pop(request_key, None)
 
     def interrupt(self, key: str) -> None:
         """Stop the turn that runs in a conversation."""

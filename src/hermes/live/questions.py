@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest, Choice, Responder
 from hermes.agent.session import Session
-from hermes.errors import HermesError, TurnSuspended
+from hermes.errors import HermesError, JournalError, SessionNotFound, TurnSuspended
 from hermes.host import Host
 from hermes.journal.questions import OWNER, QuestionRow, Questions, abridged
 from hermes.journal.store.port import Store
@@ -138,6 +138,11 @@ def read_choice(text: str, choices: Sequence[str]) -> str:
     return choices[number - 1] if 1 <= number <= len(choices) else words
 
 
+def _is_ours(error: Exception) -> bool:
+    """Whether an error is a mistake of this code: then its place is worth a log."""
+    return not isinstance(error, HermesError)
+
+
 # -- the wait for answers --------------------------------------------------------------------------------------------
 
 
@@ -195,14 +200,14 @@ class OpenQuestions:
                 self._changed.wait_for(lambda: self._open or self._ready or self._is_closed)
                 if self._changed.wait_for(lambda: self._is_closed, pause):
                     return
-            pause = _LOOK_AFTER_FAILURE
             try:
                 self._look()
                 pause = _LOOK_EVERY
-            except HermesError as error:
-                log.warning("questions cannot be looked up: %s", error)
-            except Exception:
-                log.exception("questions cannot be looked up")
+            except Exception as error:
+                if self._is_closed:
+                    return
+                pause = _LOOK_AFTER_FAILURE
+                log.warning("answers cannot be looked for; trying again: %s", error, exc_info=_is_ours(error))
 
     def _look(self) -> None:
         now = self._store.change_mark()
@@ -210,7 +215,14 @@ class OpenQuestions:
             self._mark = now
             self._take_answered()
         while self._ready:
-            self._continue_turn(self._ready[0])
+            turn_id = self._ready[0]
+            try:
+                self._continue_turn(turn_id)
+            except Exception as error:
+                if isinstance(error, JournalError) and not isinstance(error, SessionNotFound):
+                    raise  # it is tried again
+                # Such as a session that was deleted: the other turns must not wait for it.
+                log.exception("turn %s cannot be continued with the answer to its question", turn_id)
             self._ready.pop(0)
 
     def _expire(self) -> bool:

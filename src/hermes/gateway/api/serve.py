@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.types import ASGIApp
 
 from hermes.dispatch.choose import make_dispatcher
-from hermes.dispatch.port import Dispatcher, TurnEntry
+from hermes.dispatch.port import Dispatcher, HasDispatcher, TurnEntry
 from hermes.gateway.api.app import ApiServer
 from hermes.gateway.api.conversations import PLATFORM
 from hermes.host import Host
@@ -23,15 +23,6 @@ from hermes.http_server.stopping import unless_at_once, waiting_text
 
 #: Time for running turns to end when the server is stopped. The next one continues the others.
 _SECONDS_TO_FINISH = 5.0
-
-
-class HasDispatcher(Protocol):
-    """What the API needs of the gateway that it runs in."""
-
-    @property
-    def dispatcher(self) -> Dispatcher:
-        """Runs the turns."""
-        ...
 
 
 class ApiService:

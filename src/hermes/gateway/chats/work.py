@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import Context
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
-from hermes.config.schema.gateway import GatewayConfig
 from hermes.gateway.access import Sender
-from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, PlatformEntry, SessionSource
-from hermes.gateway.deliveries import Deliveries
+from hermes.gateway.adapter import MessageEvent, PlatformEntry, SessionSource
+from hermes.gateway.deliveries import Deliveries, DeliveryServices
 from hermes.gateway.session_store import SessionStore
 from hermes.gateway.store.inbox import ChatRow, Inbox, IncomingMessage
-from hermes.host import Host
 from hermes.live.turn import LiveTurn
 from hermes.live.turns import LiveTurns
-
-T = TypeVar("T")
 
 
 class ChatWork:
@@ -49,11 +45,9 @@ class ChatWork:
         return self.live is not None and self.live.has_ended and not self.is_done
 
 
-class ChatServices(Protocol):
+class ChatServices(DeliveryServices, Protocol):
     """What a chat is given to answer its messages with. The gateway has it all."""
 
-    host: Host
-    config: GatewayConfig
     inbox: Inbox
     turns: LiveTurns
     session_store: SessionStore
@@ -62,21 +56,8 @@ class ChatServices(Protocol):
     suspects: asyncio.Lock
 
     @property
-    def adapters(self) -> Mapping[str, BasePlatformAdapter]:
-        """The adapters that are connected."""
-        ...
-
-    @property
     def entries(self) -> Mapping[str, PlatformEntry]:
         """All platforms that there are."""
-        ...
-
-    async def blocking(self, work: Callable[..., T], *args: Any, **options: Any) -> T:
-        """Run blocking work on a thread."""
-        ...
-
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run a coroutine beside the others."""
         ...
 
     def call_soon(self, work: Callable[[], object]) -> None:

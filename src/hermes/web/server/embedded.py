@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Protocol
 from urllib.parse import urlencode
 
 from starlette.types import ASGIApp
 
-from hermes.dispatch.port import Dispatcher, TurnEntry
+from hermes.dispatch.port import HasDispatcher, TurnEntry
 from hermes.host import Host
 from hermes.web.chat import PLATFORM, PageChat, page_entry
 from hermes.web.server.access import PageAccess
 from hermes.web.server.app import web_app
 from hermes.web.service import PageService
-
-
-class DispatcherOwner(Protocol):
-    """A server that runs turns."""
-
-    @property
-    def dispatcher(self) -> Dispatcher:
-        """Runs the turns."""
-        ...
 
 
 class EmbeddedPage:
@@ -48,7 +38,7 @@ class EmbeddedPage:
         """The address that signs a browser in, where ``base`` is that of the page."""
         return f"{base.rstrip('/')}/?{urlencode({'token': self._access.token})}"
 
-    async def run(self, gateway: DispatcherOwner) -> None:
+    async def run(self, gateway: HasDispatcher) -> None:
         """Chat over the dispatcher, which has started, and end the streams when this is cancelled."""
         chat = PageChat(self._host, gateway.dispatcher, owns_dispatcher=False)
         try:
