@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from hermes.cli.terminal import print_error, terminal_width
 
@@ -81,7 +81,7 @@ class Action:
         #: ``hermes.cli``, it is imported when it is called. Its result is a report, an exit code, or nothing.
         run: Callable[..., Report | int | None] | str,
         help: str,  # noqa: A002  (as argparse calls it)
-        *arguments: Argument | OneOf,
+        *,
         aliases: tuple[str, ...] = (),
         epilog: str = "",
         #: What the arguments hold beside what is given.
@@ -89,8 +89,14 @@ class Action:
         #: For an action that has actions itself.
         actions: tuple[Action, ...] = (),
     ) -> None:
-        self.name, self.run, self.help, self.arguments = name, run, help, arguments
-        self.aliases, self.epilog, self.defaults, self.actions = aliases, epilog, defaults or {}, actions
+        self.name, self.run, self.help, self.aliases = name, run, help, aliases
+        self.epilog, self.defaults, self.actions = epilog, defaults or {}, actions
+        self.arguments: tuple[Argument | OneOf, ...] = ()
+
+    def takes(self, *arguments: Argument | OneOf) -> Self:
+        """The same action with these arguments."""
+        self.arguments = arguments
+        return self
 
 
 class CommandSpec:

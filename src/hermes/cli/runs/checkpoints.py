@@ -133,28 +133,21 @@ COMMAND = CommandSpec(
     default="list",
     opened=lambda args: closing(CheckpointStore(principal_home(hermes_home(), args.principal))),
     actions=(
-        Action(
-            "list",
-            _list,
-            "list the checkpoints, the newest first (the default)",
+        Action("list", _list, "list the checkpoints, the newest first (the default)").takes(
             JSON,
             _PRINCIPAL,
             Argument("--session ID", "only those of one session", default=""),
             Argument("--limit N", "show at most N", type=positive_number, default=20),
         ),
-        Action("diff", _diff, "show what has changed since a checkpoint", *_FILES),
+        Action("diff", _diff, "show what has changed since a checkpoint").takes(*_FILES),
         Action(
-            "restore",
-            _restore,
-            "restore the files of a checkpoint; exit code 1 when some were left as they are",
+            "restore", _restore, "restore the files of a checkpoint; exit code 1 when some were left as they are"
+        ).takes(
             *_FILES,
             flag("--yes", "do not ask"),
             flag("--force", "restore files that changed after the turn, too; implies --yes"),
         ),
-        Action(
-            "prune",
-            _prune,
-            "delete old checkpoints",
+        Action("prune", _prune, "delete old checkpoints").takes(
             JSON,
             _PRINCIPAL,
             Argument("--older-than WHEN", "those older than 7d, 4w or a date; 'all' deletes them all", type=moment),

@@ -441,64 +441,38 @@ COMMAND = CommandSpec(
     opened=opened_home,
     epilog=_EXAMPLES,
     actions=(
-        Action(
-            "add",
-            _add,
-            "make a schedule",
-            JSON,
-            Argument("when WHEN", "when it fires"),
-            Argument("prompt PROMPT", _PROMPT),
-            *_FIELDS,
-            aliases=("create",),
+        Action("add", _add, "make a schedule", aliases=("create",)).takes(
+            JSON, Argument("when WHEN", "when it fires"), Argument("prompt PROMPT", _PROMPT), *_FIELDS
         ),
-        Action(
-            "list",
-            _list,
-            "list the schedules (the default)",
-            JSON,
-            flag("--all", "show those that are over, too"),
-            aliases=("ls",),
+        Action("list", _list, "list the schedules (the default)", aliases=("ls",)).takes(
+            JSON, flag("--all", "show those that are over, too")
         ),
-        Action("show", _show, "show a schedule and its last runs", JSON, _ID),
-        Action(
-            "edit",
-            _edit,
-            "change a schedule",
+        Action("show", _show, "show a schedule and its last runs").takes(JSON, _ID),
+        Action("edit", _edit, "change a schedule").takes(
             JSON,
             _ID,
             Argument("--when WHEN", "when it fires"),
             Argument("--prompt TEXT", "the message that the agent gets each time"),
             *_FIELDS,
         ),
-        Action("run", _run_now, "run a schedule now and print the answer", JSON, _ID),
-        Action(
-            "pause",
-            _pause,
-            "stop a schedule until it is resumed",
-            JSON,
-            Argument("--reason TEXT", "why", default=""),
-            _ID,
+        Action("run", _run_now, "run a schedule now and print the answer").takes(JSON, _ID),
+        Action("pause", _pause, "stop a schedule until it is resumed").takes(
+            JSON, Argument("--reason TEXT", "why", default=""), _ID
         ),
-        Action("resume", _resume, "start a paused schedule again", JSON, _ID),
-        Action("remove", _remove, "delete a schedule; its sessions stay", JSON, _ID, aliases=("rm",)),
-        Action(
-            "history",
-            _history,
-            "list past runs",
+        Action("resume", _resume, "start a paused schedule again").takes(JSON, _ID),
+        Action("remove", _remove, "delete a schedule; its sessions stay", aliases=("rm",)).takes(JSON, _ID),
+        Action("history", _history, "list past runs").takes(
             JSON,
             Argument("id ID", "only those of this schedule", nargs="?"),
             Argument("--limit N", "show at most N (default: 20)", type=positive_number, default=20),
         ),
-        Action(
-            "next",
-            _next,
-            "print the next times of a schedule or of WHEN",
+        Action("next", _next, "print the next times of a schedule or of WHEN").takes(
             JSON,
             Argument("when WHEN", "as in 'add', or the id of a schedule"),
             Argument("--tz ZONE", "time zone (cron.timezone, or that of the machine)"),
             Argument("--count N", "how many (default: 5)", type=positive_number, default=5),
         ),
-        Action("tick", _tick, "run what is due now and end: for system cron and systemd timers", JSON),
+        Action("tick", _tick, "run what is due now and end: for system cron and systemd timers").takes(JSON),
         Action("daemon", _daemon, "run what is due until it is stopped; 'hermes gateway run' does so too"),
     ),
 )

@@ -271,28 +271,24 @@ COMMAND = CommandSpec(
     opened=lambda _args: closing(home_store(hermes_home())),
     epilog=_EXAMPLES,
     actions=(
-        Action("list", _list, "show allowed commands, open questions and the last answers (the default)", JSON),
-        Action(
-            "explain",
-            _explain,
-            "show whether a command would run, and why; does not run it",
+        Action("list", _list, "show allowed commands, open questions and the last answers (the default)").takes(JSON),
+        Action("explain", _explain, "show whether a command would run, and why; does not run it").takes(
             Argument("command COMMAND", "the whole command line, in quotes"),
             Argument("--cwd DIR", "its working directory (default: the current one)", type=Path),
             JSON,
         ),
-        Action("pending", _pending, "show the calls that wait for an answer, with who asked for them", JSON),
-        Action("approve", _approve, "allow calls that wait for an answer; works while the server runs", *_ANSWERED),
-        Action("deny", _deny, "refuse calls that wait for an answer; works while the server runs", *_ANSWERED),
-        Action(
-            "revoke",
-            _revoke,
-            "revoke approvals",
+        Action("pending", _pending, "show the calls that wait for an answer, with who asked for them").takes(JSON),
+        Action("approve", _approve, "allow calls that wait for an answer; works while the server runs").takes(
+            *_ANSWERED
+        ),
+        Action("deny", _deny, "refuse calls that wait for an answer; works while the server runs").takes(*_ANSWERED),
+        Action("revoke", _revoke, "revoke approvals").takes(
             OneOf(
                 Argument("what RULE|ID", "a rule or pattern, or the id of one approval", nargs="?"),
                 Argument("--session ID", "everything approved in that session"),
                 flag("--all", "everything, permanent and per session"),
                 required=True,
-            ),
+            )
         ),
     ),
 )

@@ -225,19 +225,12 @@ COMMAND = CommandSpec(
     opened=lambda _args: nullcontext(hermes_home()),
     epilog=_EXAMPLES,
     actions=(
-        Action(
-            "show",
-            _show,
-            "print the current settings, secrets redacted (the default)",
-            Argument("key KEY", "only this setting or section", nargs="?", default=""),
-            JSON,
+        Action("show", _show, "print the current settings, secrets redacted (the default)").takes(
+            Argument("key KEY", "only this setting or section", nargs="?", default=""), JSON
         ),
-        Action("get", _get, "print the value of one setting, or whether a variable is set", _KEY),
+        Action("get", _get, "print the value of one setting, or whether a variable is set").takes(_KEY),
         Action("path", _path, "print the path of the file"),
-        Action(
-            "set",
-            _set,
-            "change one setting, or one variable in .env",
+        Action("set", _set, "change one setting, or one variable in .env").takes(
             _KEY,
             Argument(
                 "value VALUE",
@@ -246,7 +239,7 @@ COMMAND = CommandSpec(
                 nargs="?",
             ),
         ),
-        Action("unset", _unset, "remove one setting, so that its default applies, or one variable", _KEY),
+        Action("unset", _unset, "remove one setting, so that its default applies, or one variable").takes(_KEY),
         Action("edit", edit_by_hand, "open the file in your editor ($VISUAL or $EDITOR)"),
     ),
 )

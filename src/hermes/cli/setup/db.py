@@ -136,12 +136,9 @@ COMMAND = CommandSpec(
     opened=opened_home,
     epilog=_EXAMPLES,
     actions=(
-        Action("status", _status, "show where the journal is and what it holds (the default)", JSON),
+        Action("status", _status, "show where the journal is and what it holds (the default)").takes(JSON),
         Action("migrate", _migrate, "create the tables, or upgrade older ones"),
-        Action(
-            "copy",
-            _copy,
-            "copy everything between the file of the home and PostgreSQL",
+        Action("copy", _copy, "copy everything between the file of the home and PostgreSQL").takes(
             Argument(
                 "--to", "where to copy it; there must be no journal yet", choices=("postgres", "file"), required=True
             ),

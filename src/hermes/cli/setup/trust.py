@@ -61,9 +61,11 @@ COMMAND = CommandSpec(
     default="list",
     opened=lambda _args: nullcontext(FolderTrust(hermes_home())),
     actions=(
-        Action("list", _list, "list the decisions about folders (the default)", JSON),
-        Action("add", _add, "trust a project folder", _FOLDER),
-        Action("refuse", _refuse, "do not trust a project folder, and do not ask about it again", _FOLDER),
-        Action("remove", _remove, "remove the decision about a folder; the next prompt there asks again", _FOLDER),
+        Action("list", _list, "list the decisions about folders (the default)").takes(JSON),
+        Action("add", _add, "trust a project folder").takes(_FOLDER),
+        Action("refuse", _refuse, "do not trust a project folder, and do not ask about it again").takes(_FOLDER),
+        Action("remove", _remove, "remove the decision about a folder; the next prompt there asks again").takes(
+            _FOLDER
+        ),
     ),
 )

@@ -168,25 +168,18 @@ _CHOSEN = OneOf(
 COMMAND = CommandSpec(
     default="list",
     actions=(
-        Action("list", _list, "show hook commands, and the plugins that use hooks (the default)", JSON),
-        Action(
-            "test",
-            _test,
-            "run the commands of one hook with a sample event",
+        Action("list", _list, "show hook commands, and the plugins that use hooks (the default)").takes(JSON),
+        Action("test", _test, "run the commands of one hook with a sample event").takes(
             Argument("event EVENT", "a hook, such as pre_tool_call"),
             Argument("--tool NAME", "tool of the sample event (default: terminal)", default="terminal"),
             Argument("--args JSON", "arguments of the tool, as a JSON object", default=""),
             flag("--accept-hooks", "also run commands that are not accepted"),
         ),
-        Action("accept", _accept, "allow a command to run", _CHOSEN),
-        Action("revoke", _revoke, "no longer allow a command to run", _CHOSEN),
+        Action("accept", _accept, "allow a command to run").takes(_CHOSEN),
+        Action("revoke", _revoke, "no longer allow a command to run").takes(_CHOSEN),
         Action(
-            "spec",
-            "extend.hooks.spec:run_spec",
-            "print the contract: hooks, middleware kinds and their fields",
-            Argument("name NAME", "only this hook or middleware kind", nargs="?", default=""),
-            JSON,
-        ),
+            "spec", "extend.hooks.spec:run_spec", "print the contract: hooks, middleware kinds and their fields"
+        ).takes(Argument("name NAME", "only this hook or middleware kind", nargs="?", default=""), JSON),
     ),
     epilog=(
         "A hook command reads the event as JSON on stdin and answers with JSON on stdout. Exit code 2 blocks a tool "

@@ -35,6 +35,9 @@ COMMAND = CommandSpec(
             "add",
             "extend.mcp.entries:run_add",
             "add a server; it is started once, to see its tools",
+            epilog=_ADD_LINE,
+            defaults={"line": []},
+        ).takes(
             _NAME,
             Argument("--url", "address of a server that runs already", default=""),
             Argument("--command PROGRAM", "program to start; or write the whole command behind --", default=""),
@@ -46,20 +49,20 @@ COMMAND = CommandSpec(
             flag("--trust", "believe what the server says about its tools"),
             flag("--sandbox", "run the program in the sandbox"),
             flag("--no-test", "save the entry without starting the server"),
-            epilog=_ADD_LINE,
-            defaults={"line": []},
         ),
-        Action("remove", "extend.mcp.entries:run_remove", "remove a server, with its stored tools and sign-in", _NAME),
+        Action("remove", "extend.mcp.entries:run_remove", "remove a server, with its stored tools and sign-in").takes(
+            _NAME
+        ),
         Action(
             "list",
             "extend.mcp.entries:run_list",
             "list the servers and what is known of them; starts none (the default)",
-            JSON,
-        ),
+        ).takes(JSON),
         Action(
             "configure",
             "extend.mcp.entries:run_configure",
             "show a server and its tools, or change what is offered of them",
+        ).takes(
             _NAME,
             Argument("--include TOOL", "offer only this tool or pattern (repeatable)", action="append"),
             Argument("--exclude TOOL", "leave out this tool or pattern (repeatable)", action="append"),
@@ -72,12 +75,13 @@ COMMAND = CommandSpec(
             Argument("--no-sandbox", "run its program without the sandbox", dest="sandbox", action="store_false"),
             Argument("--timeout SECONDS", "seconds that one call may take", type=float),
         ),
-        Action("login", "extend.mcp.sign_in:run_login", "sign in at a server, with a browser on this machine", _NAME),
-        Action("logout", "extend.mcp.sign_in:run_logout", "forget the sign-in at a server", _NAME),
+        Action("login", "extend.mcp.sign_in:run_login", "sign in at a server, with a browser on this machine").takes(
+            _NAME
+        ),
+        Action("logout", "extend.mcp.sign_in:run_logout", "forget the sign-in at a server").takes(_NAME),
         Action(
-            "serve",
-            "extend.mcp.serve:run_serve",
-            "serve this agent to editors and other agents, over stdio or HTTP",
+            "serve", "extend.mcp.serve:run_serve", "serve this agent to editors and other agents, over stdio or HTTP"
+        ).takes(
             flag("--http", "serve over HTTP instead of stdio; the first line on stdout is the address"),
             HOST,
             Argument("--port N", "port to listen on (default: any free one); implies --http", type=port_number),
@@ -89,7 +93,6 @@ COMMAND = CommandSpec(
             "test",
             "extend.mcp.trial:run_test",
             "start a server, and show what it offers; exit code 1 when it does not work",
-            _NAME,
-        ),
+        ).takes(_NAME),
     ),
 )

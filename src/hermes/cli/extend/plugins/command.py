@@ -101,36 +101,20 @@ COMMAND = CommandSpec(
     opened=lambda _args: nullcontext(InstalledPlugins()),
     epilog=_EXAMPLES,
     actions=(
-        Action(
-            "list",
-            _list,
-            "list the plugins with their status and past calls (the default)",
+        Action("list", _list, "list the plugins with their status and past calls (the default)", aliases=("ls",)).takes(
             flag("--enabled", "only enabled plugins"),
             flag("--user", "only those in the plugins folder of the home"),
             flag("--no-bundled", "without bundled plugins"),
             flag("--plain", "one line each: status, source, version, key"),
             JSON,
-            aliases=("ls",),
         ),
-        Action(
-            "info",
-            "extend.plugins.info:show_info",
-            "show one plugin in detail",
-            _NAME,
-            flag("--load", "load it and show what it registers"),
-            JSON,
+        Action("info", "extend.plugins.info:show_info", "show one plugin in detail").takes(
+            _NAME, flag("--load", "load it and show what it registers"), JSON
         ),
-        Action(
-            "check",
-            _check,
-            "validate a plugin's manifest and names without running it",
-            Argument("name PATH_OR_NAME", "a plugin's folder, or the name of an installed one"),
-            JSON,
+        Action("check", _check, "validate a plugin's manifest and names without running it").takes(
+            Argument("name PATH_OR_NAME", "a plugin's folder, or the name of an installed one"), JSON
         ),
-        Action(
-            "test",
-            "extend.plugins.conformance:run_test",
-            "test a plugin against the contract",
+        Action("test", "extend.plugins.conformance:run_test", "test a plugin against the contract").takes(
             Argument("path PATH", "the plugin's folder, or the name of an installed plugin"),
             JSON,
             flag("--strict", "fail on warnings too"),
@@ -140,43 +124,29 @@ COMMAND = CommandSpec(
             _limit("--slow", 0.25, "a callback that takes longer counts as slow"),
             _limit("--budget", 60.0, "total time limit"),
         ),
-        Action(
-            "enable",
-            "extend.plugins.lifecycle:enable",
-            "enable a plugin, from the next session on",
-            _NAME,
-            _choice("--allow-tool-override", "whether it may replace built-in tools"),
+        Action("enable", "extend.plugins.lifecycle:enable", "enable a plugin, from the next session on").takes(
+            _NAME, _choice("--allow-tool-override", "whether it may replace built-in tools")
         ),
-        Action("disable", "extend.plugins.lifecycle:disable", "disable a plugin, from the next session on", _NAME),
+        Action("disable", "extend.plugins.lifecycle:disable", "disable a plugin, from the next session on").takes(
+            _NAME
+        ),
         Action(
             "install",
             "extend.plugins.lifecycle:install",
             "install a plugin from a git repository, a folder or a package",
+        ).takes(
             Argument("source SOURCE", "a git URL, owner/repo[/folder] on GitHub, a folder, or a package's name"),
             flag("-f, --force", "replace an existing plugin"),
             _choice("--enable", "enable it, or not, without asking"),
             _REF,
         ),
-        Action(
-            "update",
-            "extend.plugins.lifecycle:update",
-            "fetch a plugin again from its source",
-            _NAME,
-            flag("-f, --force", "overwrite locally changed files"),
-            _REF,
+        Action("update", "extend.plugins.lifecycle:update", "fetch a plugin again from its source").takes(
+            _NAME, flag("-f, --force", "overwrite locally changed files"), _REF
         ),
         Action(
-            "remove",
-            "extend.plugins.lifecycle:remove",
-            "delete a plugin and its settings",
-            _NAME,
-            flag("--yes, -y", "do not ask"),
-            aliases=("rm", "uninstall"),
-        ),
-        Action(
-            "new",
-            _new,
-            "create a small plugin with a test",
+            "remove", "extend.plugins.lifecycle:remove", "delete a plugin and its settings", aliases=("rm", "uninstall")
+        ).takes(_NAME, flag("--yes, -y", "do not ask")),
+        Action("new", _new, "create a small plugin with a test").takes(
             Argument("name NAME", "its name: letters, digits, - and _"),
             Argument("--path DIR", "the parent folder (default: the current one)", default="."),
         ),

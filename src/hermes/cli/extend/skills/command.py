@@ -155,28 +155,18 @@ COMMAND = CommandSpec(
     opened=lambda _args: contextlib.nullcontext(hermes_home()),
     epilog=_EXAMPLES,
     actions=(
-        Action("list", _list, "list the skills that a session here has (the default)", JSON),
-        Action(
-            "check",
-            _check,
-            "check skills; exit code 1 when one cannot be used",
-            Argument("folders FOLDER", "check these folders instead", nargs="*", type=Path),
-            JSON,
+        Action("list", _list, "list the skills that a session here has (the default)").takes(JSON),
+        Action("check", _check, "check skills; exit code 1 when one cannot be used").takes(
+            Argument("folders FOLDER", "check these folders instead", nargs="*", type=Path), JSON
         ),
-        Action(
-            "add",
-            _add,
-            "copy a skill into your folder of skills; nothing of it is run",
+        Action("add", _add, "copy a skill into your folder of skills; nothing of it is run").takes(
             Argument("source SOURCE", "a folder, a git URL, or owner/repo/folder for GitHub"),
             Argument("--ref REF", "branch, tag or commit of a repository", default=""),
             flag("--all", "add every skill in that place"),
             flag("--force", "replace a skill of the same name"),
         ),
-        Action(
-            "remove",
-            _remove,
-            "delete skills of your folder",
-            Argument("names NAME", "the skill, as 'hermes skills list' shows it", nargs="+"),
+        Action("remove", _remove, "delete skills of your folder").takes(
+            Argument("names NAME", "the skill, as 'hermes skills list' shows it", nargs="+")
         ),
     ),
 )

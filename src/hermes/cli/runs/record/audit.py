@@ -128,27 +128,18 @@ _SESSION = Argument("session SESSION", "a session's id (default: the last one)",
 COMMAND = CommandSpec(
     epilog=_EXAMPLES,
     actions=(
-        Action(
-            "seal",
-            _seal,
-            "sign the last event of a session with an SSH key",
+        Action("seal", _seal, "sign the last event of a session with an SSH key").takes(
             _SESSION,
             Argument("--key FILE", f"the private key (default: {_DEFAULT_KEY})", default=_DEFAULT_KEY),
             Argument("--anchor COMMAND", "give the seal to this command, to keep it elsewhere"),
             flag("--hook", "take the session from the input of a hook command"),
         ),
-        Action(
-            "export",
-            _export,
-            "write the events and seals of a session as one file",
+        Action("export", _export, "write the events and seals of a session as one file").takes(
             _SESSION,
             Argument("-o, --output FILE", "the file, readable only by you", required=True),
             repeatable("--redact PATTERN", "leave out the bodies of these steps; * is all"),
         ),
-        Action(
-            "verify",
-            _verify,
-            "check a file of 'export', or a session; exit code 1 if invalid",
+        Action("verify", _verify, "check a file of 'export', or a session; exit code 1 if invalid").takes(
             Argument("run FILE", "a file, or a session's id"),
             repeatable("--key FILE", "a public key that may have signed"),
             Argument("--anchors FILE", "a file of seals that were kept elsewhere"),

@@ -52,18 +52,12 @@ def _run(args: argparse.Namespace) -> int:
 COMMAND = CommandSpec(
     epilog=_EXAMPLES,
     actions=(
-        Action(
-            "add",
-            _add,
-            "write a test for a session",
+        Action("add", _add, "write a test for a session").takes(
             Argument("session SESSION", "a session's id (default: the last one)", nargs="?"),
             Argument("--name NAME", "name of the test (default: the id)", default=""),
             Argument("--folder DIR", f"where to write it (default: {_FOLDER})", default=_FOLDER),
         ),
-        Action(
-            "run",
-            _run,
-            "run tests; exit code 1 when one fails",
+        Action("run", _run, "run tests; exit code 1 when one fails").takes(
             Argument("places PATH", f"files or folders (default: {_FOLDER})", nargs="*", default=[_FOLDER]),
             flag("--update", "accept changed requests where the expectations hold"),
         ),

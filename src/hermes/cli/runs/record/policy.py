@@ -53,10 +53,7 @@ def _verdict_lines(judged: Sequence[JudgedCall], sessions: int, *, shows_all: bo
 COMMAND = CommandSpec(
     epilog=_EXAMPLES,
     actions=(
-        Action(
-            "backtest",
-            _backtest,
-            "judge recorded tool calls by other rules; nothing runs",
+        Action("backtest", _backtest, "judge recorded tool calls by other rules; nothing runs").takes(
             Argument("policy FILE", "a config.yaml, or the folder of a plugin"),
             repeatable("--session ID", "only this session"),
             Argument("--since TIME", "only sessions used since then (default: 7d)", type=moment, default=0.0),

@@ -214,35 +214,21 @@ COMMAND = CommandSpec(
     opened=_opened_journal,
     epilog=_EXAMPLES,
     actions=(
-        Action(
-            "list",
-            _list,
-            "list the last sessions, newest first (the default)",
-            _LIMIT,
-            flag("--all", "show every session, including those of child agents"),
-            JSON,
+        Action("list", _list, "list the last sessions, newest first (the default)").takes(
+            _LIMIT, flag("--all", "show every session, including those of child agents"), JSON
         ),
-        Action(
-            "show",
-            _show,
-            "print one session with its tool calls and usage",
+        Action("show", _show, "print one session with its tool calls and usage").takes(
             Argument("id ID", f"{_ID} (default: the last session)", nargs="?"),
             flag("--events", "print the recorded events instead"),
             JSON,
         ),
-        Action(
-            "search",
-            _search,
-            "search messages",
+        Action("search", _search, "search messages").takes(
             Argument("--principal NAME", "search the conversations of this caller instead of your own", default=""),
             Argument("words WORD", 'all must occur; "several words" are one phrase', nargs="+"),
             _LIMIT,
             JSON,
         ),
-        Action(
-            "export",
-            _export,
-            "write a session to a file or to stdout, secrets redacted",
+        Action("export", _export, "write a session to a file or to stdout, secrets redacted").takes(
             Argument("id ID", _ID),
             Argument(
                 "--format, -f",
@@ -254,17 +240,10 @@ COMMAND = CommandSpec(
             Argument("-o, --output FILE", "write to FILE, readable only by you", default="-"),
             Argument("--bundle FILE", "write everything that 'hermes replay FILE' needs on another machine"),
         ),
-        Action(
-            "delete",
-            _delete,
-            "delete sessions, including those of their child agents",
-            Argument("ids ID", _ID, nargs="+"),
-            _YES,
+        Action("delete", _delete, "delete sessions, including those of their child agents").takes(
+            Argument("ids ID", _ID, nargs="+"), _YES
         ),
-        Action(
-            "prune",
-            _prune,
-            "delete sessions that were not used for some time",
+        Action("prune", _prune, "delete sessions that were not used for some time").takes(
             Argument(
                 "--older-than AGE",
                 "those not used for this time (12h, 30d, 8w), or since a date such as 2025-03-01",
@@ -275,12 +254,8 @@ COMMAND = CommandSpec(
             flag("--dry-run", "only show what would be deleted"),
             _YES,
         ),
-        Action(
-            "rename",
-            _rename,
-            "change the title of a session",
-            Argument("id ID", _ID),
-            Argument("title TITLE", "the new title", nargs="+"),
+        Action("rename", _rename, "change the title of a session").takes(
+            Argument("id ID", _ID), Argument("title TITLE", "the new title", nargs="+")
         ),
     ),
 )

@@ -213,61 +213,42 @@ COMMAND = CommandSpec(
     default="list",
     epilog=_EXAMPLES,
     actions=(
-        Action(
-            "list",
-            _list,
-            "list the last sessions with their totals (the default)",
+        Action("list", _list, "list the last sessions with their totals (the default)").takes(
             Argument("--limit N", f"show at most N (default {DEFAULT_LIMIT})", type=positive_number),
             flag("--all", "show every session, including those of child agents"),
             JSON,
         ),
-        Action(
-            "show",
-            _show,
-            "draw the timeline of a session",
+        Action("show", _show, "draw the timeline of a session").takes(
             _SESSION,
             Argument("--turn N", "only turn N, counted from 1", type=int),
             flag("--json", "print the records as one JSON document"),
         ),
         Action(
-            "export",
-            "runs.trace.export:run_export",
-            "write a session in a format of other tools, secrets redacted",
+            "export", "runs.trace.export:run_export", "write a session in a format of other tools, secrets redacted"
+        ).takes(
             _SESSION,
             Argument("--to", "the format (default: atif)", choices=FORMATS, default="atif"),
             Argument("-o, --output FILE", "write to FILE, readable only by you", default="-"),
             flag("--explain", "list what the format cannot represent, and export nothing"),
         ),
         Action(
-            "html",
-            "runs.trace.export:run_html",
-            "write the timeline of a session as one HTML file, secrets redacted",
+            "html", "runs.trace.export:run_html", "write the timeline of a session as one HTML file, secrets redacted"
+        ).takes(
             _SESSION,
             Argument(
                 "-o, --output FILE", "write to FILE, readable only by you (SESSION.html); - prints it", default=""
             ),
         ),
-        Action(
-            "tail",
-            _tail,
-            "print the last events, and new ones with --follow",
+        Action("tail", _tail, "print the last events, and new ones with --follow").takes(
             Argument("session SESSION", "only this session (default: all)", nargs="?"),
             flag("-f, --follow", "keep printing new events, of any process"),
             Argument("-n, --events N", "events to start with (default: 20)", type=count, default=20),
             flag("--json", "print one JSON object per line"),
         ),
-        Action(
-            "stats",
-            "runs.trace.stats:run_stats",
-            "show time and cost by model, tool or plugin",
-            Argument("--by", "group by (default: model)", choices=GROUPINGS, default="model"),
-            SINCE,
-            JSON,
+        Action("stats", "runs.trace.stats:run_stats", "show time and cost by model, tool or plugin").takes(
+            Argument("--by", "group by (default: model)", choices=GROUPINGS, default="model"), SINCE, JSON
         ),
-        Action(
-            "verify",
-            _verify,
-            "check that a session or a file is complete",
+        Action("verify", _verify, "check that a session or a file is complete").takes(
             Argument("session SESSION", "a session's id, its beginning, or a file", nargs="?"),
             flag("--all", "check every session"),
             repeatable("--atif FILE", "check an ATIF document"),
@@ -278,21 +259,23 @@ COMMAND = CommandSpec(
             "diff",
             "runs.trace.compare:run_diff",
             "compare two sessions or bundles, step by step",
+            epilog="Exit codes: 0 the same, 1 different.",
+        ).takes(
             Argument("before A", _COMPARED),
             Argument("after B", _COMPARED),
             flag("--strict", "compare versions, plugins and their decisions too"),
             JSON,
             Argument("--html FILE", "write a report that a browser shows"),
-            epilog="Exit codes: 0 the same, 1 different.",
         ),
         Action(
             "bisect",
             "runs.trace.compare:run_bisect",
             "find the setting or plugin that changes a run",
+            epilog="Exit codes: 0 a setting or plugin was found, 1 none changes the run.",
+        ).takes(
             Argument("before A", f"{_COMPARED}, or a config.yaml"),
             Argument("after B", f"{_COMPARED}, or a config.yaml"),
             Argument("--run SESSION", "the run to replay (default: A)"),
-            epilog="Exit codes: 0 a setting or plugin was found, 1 none changes the run.",
         ),
     ),
 )

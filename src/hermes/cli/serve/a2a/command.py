@@ -80,10 +80,7 @@ _TIMEOUT = "how long the agent may be silent (a2a.call_timeout)"
 COMMAND = CommandSpec(
     epilog=_EXAMPLES,
     actions=(
-        Action(
-            "serve",
-            _serve,
-            "serve this agent until Ctrl-C; the first line on stdout is its address",
+        Action("serve", _serve, "serve this agent until Ctrl-C; the first line on stdout is its address").takes(
             HOST,
             Argument("--port N", "port to listen on (default: any free one)", type=port_number, default=0),
             Argument("--grpc-port N", "serve gRPC too, on this port; 0 is any free one", type=port_number),
@@ -96,6 +93,8 @@ COMMAND = CommandSpec(
             "call",
             "serve.a2a.call:run_call",
             "send a message to another agent and show its answer",
+            epilog=_CALL_EXAMPLES,
+        ).takes(
             Argument("agent URL", _AGENT),
             Argument("message", _MESSAGE),
             Argument("--token-env NAME", "environment variable that holds its token", default=""),
@@ -108,7 +107,6 @@ COMMAND = CommandSpec(
             flag("--json", "print one JSON document when done"),
             flag("--no-stream", "wait for the whole answer instead of streaming it"),
             Argument("--timeout SECONDS", _TIMEOUT, type=seconds),
-            epilog=_CALL_EXAMPLES,
         ),
     ),
 )

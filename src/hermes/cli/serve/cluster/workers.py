@@ -87,10 +87,10 @@ COMMAND = CommandSpec(
     default="list",
     opened=_opened_operators,
     actions=(
-        Action("list", _list, "list the workers and what waits (the default)", JSON),
-        Action("drain", _drain, "let a worker finish its turns, take no new ones, and end", _WORKER),
-        Action(
-            "evict", _evict, "remove a worker by force: its connections end, and others continue its turns", _WORKER
+        Action("list", _list, "list the workers and what waits (the default)").takes(JSON),
+        Action("drain", _drain, "let a worker finish its turns, take no new ones, and end").takes(_WORKER),
+        Action("evict", _evict, "remove a worker by force: its connections end, and others continue its turns").takes(
+            _WORKER
         ),
     ),
 )

@@ -192,25 +192,20 @@ _ROLE = OneOf(
     _role("approver", "the user may also answer approvals"),
 )
 _PAIRING = (
-    Action("list", _list_users, "list who asked to be let in, and who is in", JSON),
-    Action(
-        "approve",
-        _approve,
-        "let in the user who has this code",
-        Argument("code CODE", "the code that the gateway gave to the user"),
-        _ROLE,
+    Action("list", _list_users, "list who asked to be let in, and who is in").takes(JSON),
+    Action("approve", _approve, "let in the user who has this code").takes(
+        Argument("code CODE", "the code that the gateway gave to the user"), _ROLE
     ),
-    Action("add", _add, "let in a user without a code, or change what a user may do", *_USER, _ROLE),
-    Action("revoke", _revoke, "lock a user out again", *_USER),
+    Action("add", _add, "let in a user without a code, or change what a user may do").takes(*_USER, _ROLE),
+    Action("revoke", _revoke, "lock a user out again").takes(*_USER),
 )
 
 COMMAND = CommandSpec(
     epilog=_EXAMPLES,
     actions=(
         Action(
-            "run",
-            "serve.gateway.process:run_gateway",
-            "run the platforms, and the OpenAI-compatible API, until Ctrl-C",
+            "run", "serve.gateway.process:run_gateway", "run the platforms, and the OpenAI-compatible API, until Ctrl-C"
+        ).takes(
             repeatable("--platform NAME", "run only this platform (repeatable)"),
             flag("--no-api", "do not serve the OpenAI-compatible API"),
             flag("--no-web", "do not serve the page at the address of the API"),
@@ -218,12 +213,9 @@ COMMAND = CommandSpec(
             PLUGIN,
             VERBOSE,
         ),
-        Action("status", _status, "show the platforms, and messages that were not sent or not answered", JSON),
-        Action(
-            "retry",
-            _retry,
-            "send a message again that failed, or whose outcome is unknown",
-            Argument("number NUMBER", "number of the message, from 'hermes gateway status'", type=int),
+        Action("status", _status, "show the platforms, and messages that were not sent or not answered").takes(JSON),
+        Action("retry", _retry, "send a message again that failed, or whose outcome is unknown").takes(
+            Argument("number NUMBER", "number of the message, from 'hermes gateway status'", type=int)
         ),
         Action("pair", "", "list the users of the platforms, let users in, or lock them out", actions=_PAIRING),
     ),

@@ -215,22 +215,16 @@ COMMAND = CommandSpec(
     opened=_opened_auth,
     epilog=_EXAMPLES,
     actions=(
-        Action(
-            "add", _add, "store a key", flag("--key-stdin", "read the key from standard input"), _PROVIDER, _PROFILE
+        Action("add", _add, "store a key").takes(
+            flag("--key-stdin", "read the key from standard input"), _PROVIDER, _PROFILE
         ),
-        Action("list", _list, "list stored credentials and their state (the default)", JSON),
-        Action(
-            "remove",
-            _remove,
-            "remove a key or a sign-in",
+        Action("list", _list, "list stored credentials and their state (the default)").takes(JSON),
+        Action("remove", _remove, "remove a key or a sign-in").takes(
             _PROVIDER,
             Argument("id ID", "as 'hermes auth list' shows it", nargs="?", default=""),
             Argument("--profile NAME", "the name it is stored under", default=""),
         ),
-        Action(
-            "login",
-            _login,
-            "sign in with OAuth instead of a key",
+        Action("login", _login, "sign in with OAuth instead of a key").takes(
             flag("--device", "sign in on another device, with a code"),
             flag("--no-browser", "only print the URL to open"),
             _PROVIDER,

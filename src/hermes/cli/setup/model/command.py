@@ -41,29 +41,19 @@ COMMAND = CommandSpec(
     opened=_opened_setup,
     epilog=_EXAMPLES,
     actions=(
-        Action(
-            "list",
-            "setup.model.show:run_list",
-            "list the providers, or the models of one",
+        Action("list", "setup.model.show:run_list", "list the providers, or the models of one").takes(
             Argument("provider PROVIDER", "the provider to ask for its models", nargs="?", default=""),
             JSON,
             flag("--refresh", "ask again instead of using a recent list"),
         ),
-        Action(
-            "set",
-            "setup.model.select:run_set",
-            "choose the model to use",
+        Action("set", "setup.model.select:run_set", "choose the model to use").takes(
             Argument("words [PROVIDER:]MODEL", "or PROVIDER MODEL", nargs="+"),
             Argument("--base-url URL", "the server's address, for provider custom", default=""),
             flag("--key-stdin", "read the key from standard input"),
             flag("--no-check", "do not ask the server whether it has the model"),
         ),
-        Action(
-            "test",
-            "setup.model.probe:run_test",
-            "send one small request and report any problem",
-            Argument("words [PROVIDER:]MODEL", "instead of the model in use", nargs="*"),
-            JSON,
+        Action("test", "setup.model.probe:run_test", "send one small request and report any problem").takes(
+            Argument("words [PROVIDER:]MODEL", "instead of the model in use", nargs="*"), JSON
         ),
     ),
 )
