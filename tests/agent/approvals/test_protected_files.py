@@ -56,6 +56,14 @@ FILE_HEAD = Tool(
 CARELESS = Tool("careless", "file", "Read it.", PATH, run_careless, "pure", Declaration(reads=("path",)))
 OF_PLUGIN = Tool("slurp", "mine", "Read it.", PATH, run_careless, "pure", plugin="mine")
 OF_SILENT_PLUGIN = Tool("gulp", "mine", "Read it.", PATH, run_careless, plugin="mine")
+NESTED = Tool(
+    "sip",
+    "mine",
+    "Read it.",
+    fields(["what"], what={"type": "object"}),
+    lambda args, context: run_careless({"path": args["what"]["uri"].removeprefix("file://")}, context),
+    plugin="mine",
+)
 
 
 @pytest.fixture
@@ -69,7 +77,7 @@ def host(make_host: HostFactory, home: Path, tmp_path: Path, monkeypatch: pytest
         host = make_host(provider)
         host.sessions.list(limit=1)  # the journal is there from now on
         host.tools.add_builtin([FILE_HEAD, CARELESS])
-        for tool in (OF_PLUGIN, OF_SILENT_PLUGIN):
+        for tool in (OF_PLUGIN, OF_SILENT_PLUGIN, NESTED):
             host.tools.add(tool)
         for path in [*(person / name for name in PERSONAL), *(home / name for name in OF_HERMES)]:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,6 +91,10 @@ def calls_with(tool: Tool, path: str) -> Iterator[dict[str, Any]]:
     properties: dict[str, Any] = tool.parameters["properties"]
     plain = {name: schema.get("enum", ["x"])[0] for name, schema in properties.items() if schema["type"] == "string"}
     declared = tool.declares or UNDECLARED
+    if tool is NESTED:
+        yield {"what": {"uri": path}}
+        yield {"what": {"uri": f"file://{path}"}}
+        return
     for name in (*declared.reads, *declared.writes, *declared.contained) or ("path",):
         yield {**plain, name: path}
     for name in declared.patches:
@@ -102,7 +114,7 @@ def path_tools(host: Host) -> list[Tool]:
 def test_every_tool_that_takes_a_path_is_tried(host: Host) -> None:
     assert {tool.name for tool in path_tools(host)} == {
         *("read_file", "search_files", "write_file", "patch", "vision_analyze", "skill_view"),
-        *("file_head", "careless", "slurp", "gulp"),
+        *("file_head", "careless", "slurp", "gulp", "sip"),
     }
 
 

@@ -9,7 +9,7 @@ from hermes.errors import PluginError
 from hermes.tools.arguments import fields, text
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.declarations.builtin import DECLARED
-from hermes.tools.declarations.declaration import Declaration, Shown, declaration_from
+from hermes.tools.declarations.declaration import UNDECLARED, Declaration, Shown, declaration_from
 from hermes.tools.registry import Tool, ToolRegistry
 
 
@@ -50,9 +50,12 @@ def test_what_a_call_reads_and_writes(tmp_path: Path) -> None:
     assert declared.written_paths(args, tmp_path) == [tmp_path / "b", tmp_path / "c"]
     assert list(declared.named_paths(args)) == ["a", "b", "c"]
     assert declared.read_paths({"image": "file:///x"}, tmp_path) == [str(tmp_path), "/x"]
-    assert Declaration(reads=("path",)).undeclared_paths({"path": "a", "out_file": "b"}, tmp_path) == [
-        str(tmp_path / "b")
-    ]
+
+
+def test_what_a_tool_does_not_declare_may_be_a_path(tmp_path: Path) -> None:
+    args = {"path": "a", "edits": [{"out_file": "b"}], "uri": "file:///c", "text": "~\nno path", "url": "https://d/e"}
+    assert Declaration(reads=("path",)).undeclared_paths(args, tmp_path) == [str(tmp_path / "b")]
+    assert sorted(UNDECLARED.undeclared_paths(args, tmp_path)) == ["/c", str(tmp_path / "a"), str(tmp_path / "b")]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import msgspec
 
 from hermes.config.trust import is_text_for_agents, repository_root
 from hermes.contract.events import ToolEnded
-from hermes.tools.declarations.declaration import Declaration
+from hermes.tools.declarations.declaration import Declaration, resolve_paths
 
 #: The file of a folder is the first of these that exists.
 FILE_NAMES = ("AGENTS.md", "CLAUDE.md", ".hermes.md")
@@ -130,4 +130,4 @@ class ProjectInstructions:
 
 def files_of_call(call: ToolEnded, declared: Declaration, cwd: Path) -> list[str]:
     """The files that a call reads or writes. What only searches a folder does not work in it."""
-    return declared.absolute_paths(call.args, cwd) if declared.kind in ("read", "edit") else []
+    return resolve_paths(declared.named_paths(call.args), cwd) if declared.kind in ("read", "edit") else []

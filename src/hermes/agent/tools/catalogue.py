@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hermes.tools.arguments import fields, flag, number, text
@@ -19,33 +21,28 @@ Run = Callable[[Args, ToolContext], str]
 
 def agent_tools(runtime: Runtime, named: Sequence[PromptFile] = ()) -> list[Tool]:
     """These tools, as far as the configuration has them enabled. ``named`` are the agents that a child can be."""
+    todo = _imported(runtime, "tools.todo", "run_todo")
+    clarify = _imported(runtime, "tools.clarify", "run_clarify")
+    search = _imported(runtime, "tools.session_search", "run_session_search")
+    vision = _imported(runtime, "tools.vision_analyze", "run_vision_analyze")
+    image = _imported(runtime, "tools.image_generate", "run_image_generate")
+    has_images = runtime.images.is_available
     tools = [
         _delegate_task(runtime, named),
-        Tool("todo", "todo", _TODO, _TODO_ARGS, _todo(runtime), "idempotent", quick=True, emoji="📋"),
-        Tool("clarify", "clarify", _CLARIFY, _CLARIFY_ARGS, _clarify(runtime), "idempotent", emoji="❓"),
+        Tool("todo", "todo", _TODO, _TODO_ARGS, todo, "idempotent", quick=True, emoji="📋"),
+        Tool("clarify", "clarify", _CLARIFY, _CLARIFY_ARGS, clarify, "idempotent", emoji="❓"),
+        Tool("session_search", "session_search", _SEARCH, _SEARCH_ARGS, search, "pure", parallel=True, emoji="🔍"),
         Tool(
-            *("session_search", "session_search", _SEARCH, _SEARCH_ARGS, _session_search(runtime), "pure"),
-            parallel=True,
-            emoji="🔍",
+            "vision_analyze", "vision", _VISION, _VISION_ARGS, vision, "pure", parallel=True, emoji="👁️", untrusted=True
         ),
-        Tool(
-            *("vision_analyze", "vision", _VISION, _VISION_ARGS, _vision_analyze(runtime), "pure"),
-            parallel=True,
-            emoji="👁️",
-            untrusted=True,
-        ),
-        Tool(
-            *("image_generate", "image_gen", _IMAGE, _IMAGE_ARGS, _image_generate(runtime)),
-            available=runtime.images.is_available,
-            emoji="🎨",
-        ),
+        Tool("image_generate", "image_gen", _IMAGE, _IMAGE_ARGS, image, available=has_images, emoji="🎨"),
     ]
     if runtime.config.skills.enabled:
         tools += _skill_tools(runtime)
     tools += [*_web_tools(runtime), _execute_code(runtime)]
     if runtime.memory.targets:
-        arguments = _memory_args(runtime.memory.targets)
-        tools.append(Tool("memory", "memory", _MEMORY, arguments, _memory(runtime), quick=True, emoji="🧠"))
+        arguments, memory = _memory_args(runtime.memory.targets), _imported(runtime, "tools.memory", "run_memory")
+        tools.append(Tool("memory", "memory", _MEMORY, arguments, memory, quick=True, emoji="🧠"))
     if runtime.config.tools.tool_search.enabled != "off":
         from hermes.agent.tools.tool_search import search_tools
 
@@ -117,59 +114,14 @@ _IMAGE_ARGS = fields(
 )
 
 
-def _todo(runtime: Runtime) -> Run:
-    def run(args: Args, context: ToolContext) -> str:
-        from hermes.agent.tools.todo import run_todo
+def _imported(runtime: Runtime, module: str, name: str) -> Run:
+    """A function of a module of the agent, which is imported at its first call: unused tools cost no start-up time."""
 
-        return run_todo(args, context, runtime.store, runtime.todo_lists)
+    @cache
+    def loaded() -> Callable[[Args, ToolContext, Runtime], str]:
+        return getattr(import_module(f"hermes.agent.{module}"), name)
 
-    return run
-
-
-def _clarify(runtime: Runtime) -> Run:
-    def run(args: Args, context: ToolContext) -> str:
-        from hermes.agent.tools.clarify import run_clarify
-        from hermes.journal.questions import Questions
-
-        return run_clarify(args, context, runtime.responders, Questions(runtime.store))
-
-    return run
-
-
-def _session_search(runtime: Runtime) -> Run:
-    def run(args: Args, context: ToolContext) -> str:
-        from hermes.agent.tools.session_search import run_session_search
-
-        return run_session_search(args, context, runtime.store, runtime.search)
-
-    return run
-
-
-def _memory(runtime: Runtime) -> Run:
-    def run(args: Args, context: ToolContext) -> str:
-        from hermes.agent.tools.memory import run_memory
-
-        return run_memory(args, context, runtime.memory.of(context.scope.principal))
-
-    return run
-
-
-def _vision_analyze(runtime: Runtime) -> Run:
-    def run(args: Args, context: ToolContext) -> str:
-        from hermes.agent.tools.vision_analyze import run_vision_analyze
-
-        return run_vision_analyze(args, context, runtime)
-
-    return run
-
-
-def _image_generate(runtime: Runtime) -> Run:
-    def run(args: Args, context: ToolContext) -> str:
-        from hermes.agent.tools.image_generate import run_image_generate
-
-        return run_image_generate(args, context, runtime.images)
-
-    return run
+    return lambda args, context: loaded()(args, context, runtime)
 
 
 # -- skills ---------------------------------------------------------------------------------------------------------
@@ -179,16 +131,8 @@ _SKILL_VIEW = "Load a skill's instructions, or with file_path one of its files."
 
 
 def _skill_tools(runtime: Runtime) -> list[Tool]:
-    def run_list(args: Args, context: ToolContext) -> str:
-        from hermes.agent.tools.skills import run_skills_list
-
-        return run_skills_list(args, context, runtime.skills)
-
-    def run_view(args: Args, context: ToolContext) -> str:
-        from hermes.agent.tools.skills import run_skill_view
-
-        return run_skill_view(args, context, runtime.skills)
-
+    run_list = _imported(runtime, "tools.skills", "run_skills_list")
+    run_view = _imported(runtime, "tools.skills", "run_skill_view")
     listed = fields([], category=text())
     viewed = fields(["name"], name=text(), file_path=text("From linked_files"))
     return [
@@ -206,9 +150,16 @@ _WEB_FETCH = "Read a URL: text, JSON, PDF, or HTML as Markdown. Page through lon
 def _web_tools(runtime: Runtime) -> list[Tool]:
     searched = fields(["query"], query=text(), limit=number("At most 20", default=5))
     fetched = fields(["url"], url=text(), offset=number("Characters to skip", default=0))
+
+    def fetch(args: Args, context: ToolContext) -> str:
+        return runtime.web.fetch(args, context)
+
     return [
         Tool(
-            *("web_search", "web", _WEB_SEARCH, searched),
+            "web_search",
+            "web",
+            _WEB_SEARCH,
+            searched,
             lambda args, context: runtime.web.search(args, context),
             "pure",
             parallel=True,
@@ -216,14 +167,7 @@ def _web_tools(runtime: Runtime) -> list[Tool]:
             emoji="🌐",
             untrusted=True,
         ),
-        Tool(
-            *("web_fetch", "web", _WEB_FETCH, fetched),
-            lambda args, context: runtime.web.fetch(args, context),
-            "pure",
-            parallel=True,
-            emoji="🌐",
-            untrusted=True,
-        ),
+        Tool("web_fetch", "web", _WEB_FETCH, fetched, fetch, "pure", parallel=True, emoji="🌐", untrusted=True),
     ]
 
 
@@ -236,11 +180,7 @@ _CODE = (
 
 
 def _execute_code(runtime: Runtime) -> Tool:
-    def run(args: Args, context: ToolContext) -> str:
-        from hermes.agent.tools.execute_code import run_execute_code
-
-        return run_execute_code(args, context, runtime)
-
+    run = _imported(runtime, "tools.execute_code", "run_execute_code")
     arguments = fields(["code"], code=text())
     return Tool("execute_code", "code_execution", _CODE, arguments, run, untrusted=script_fetches, emoji="🐍")
 
@@ -279,11 +219,6 @@ def _delegate_args(deepest: int, named: Sequence[PromptFile]) -> dict[str, Any]:
 
 
 def _delegate_task(runtime: Runtime, named: Sequence[PromptFile]) -> Tool:
-    def run(args: Args, context: ToolContext) -> str:
-        from hermes.agent.children.delegate import delegate
-
-        return delegate(args, context, runtime)
-
     def saw_untrusted_text(args: Args, context: ToolContext) -> bool:
         from hermes.agent.children.report import saw_untrusted
 
@@ -295,7 +230,7 @@ def _delegate_task(runtime: Runtime, named: Sequence[PromptFile]) -> Tool:
         "delegation",
         _DELEGATE,
         _delegate_args(runtime.config.delegation.max_spawn_depth, named),
-        run,
+        _imported(runtime, "children.delegate", "delegate"),
         "resumable",
         available=lambda: runtime.config.delegation.max_spawn_depth > 0,
         untrusted=saw_untrusted_text,
@@ -328,43 +263,13 @@ def _a2a_tools(runtime: Runtime) -> list[Tool]:
 
         return run
 
-    message = {"message": text(), "context_id": text("To continue")}
+    message = fields(["agent", "message"], agent=agent, message=text(), context_id=text("To continue"))
+    answer = fields(["agent", "task_id", "answer"], agent=agent, task_id=_A2A_TASK, answer=text())
+    cancel = fields(["agent", "task_id"], agent=agent, task_id=_A2A_TASK)
+    who = fields([], agent=agent)
     return [
-        Tool(
-            "a2a_discover",
-            "a2a",
-            _A2A_DISCOVER,
-            fields([], agent=agent),
-            call("discover"),
-            parallel=True,
-            emoji="📇",
-            untrusted=True,
-        ),
-        Tool(
-            "a2a_send",
-            "a2a",
-            _A2A_SEND,
-            fields(["agent", "message"], agent=agent, **message),
-            call("send"),
-            emoji="📨",
-            untrusted=True,
-        ),
-        Tool(
-            *("a2a_answer", "a2a", _A2A_ANSWER),
-            fields(["agent", "task_id", "answer"], agent=agent, task_id=_A2A_TASK, answer=text()),
-            call("answer"),
-            emoji="💬",
-            untrusted=True,
-        ),
-        Tool(
-            *(
-                "a2a_cancel",
-                "a2a",
-                _A2A_CANCEL,
-                fields(["agent", "task_id"], agent=agent, task_id=_A2A_TASK),
-                call("cancel"),
-            ),
-            emoji="🛑",
-            untrusted=True,
-        ),
+        Tool("a2a_discover", "a2a", _A2A_DISCOVER, who, call("discover"), parallel=True, emoji="📇", untrusted=True),
+        Tool("a2a_send", "a2a", _A2A_SEND, message, call("send"), emoji="📨", untrusted=True),
+        Tool("a2a_answer", "a2a", _A2A_ANSWER, answer, call("answer"), emoji="💬", untrusted=True),
+        Tool("a2a_cancel", "a2a", _A2A_CANCEL, cancel, call("cancel"), emoji="🛑", untrusted=True),
     ]

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hermes.agent.approvals.question import StoredQuestion, call_digest
-from hermes.agent.approvals.responder import Responders
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.scope import new_id
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
+
+if TYPE_CHECKING:
+    from hermes.agent.runtime import Runtime
 
 MAX_CHOICES = 4
 MAX_QUESTION_CHARS = 2_000
 MAX_CHOICE_CHARS = 300
 
 
-def run_clarify(args: Args, context: ToolContext, responders: Responders, questions: Questions) -> str:
+def run_clarify(args: Args, context: ToolContext, runtime: Runtime) -> str:
     """Ask, and wait for the answer. Cancelling the turn ends the wait.
 
     Question and answer are stored: what was answered before a crash, or later, is not asked again.
     """
+    questions = Questions(runtime.store)
     question = str(args.get("question", "")).strip()
     choices = [str(choice).strip() for choice in args.get("choices") or () if str(choice).strip()]
     problem = _problem(question, choices)
@@ -30,7 +35,7 @@ def run_clarify(args: Args, context: ToolContext, responders: Responders, questi
     if earlier is not None and earlier.state == "answered":
         response = earlier.answer
     else:
-        responder, stored = responders.get(row.session_id), StoredQuestion(questions, row, earlier)
+        responder, stored = runtime.responders.get(row.session_id), StoredQuestion(questions, row, earlier)
         if responder is None:
             stored.withdraw("no one could be asked")
             return tool_error(

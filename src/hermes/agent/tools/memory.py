@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hermes.agent.memory.injection import refusal
 from hermes.agent.memory.memory import Memory, Target
@@ -10,11 +10,15 @@ from hermes.agent.memory.notes import ACTIONS, Edit, NoteFile, NotesError, size_
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result
 
+if TYPE_CHECKING:
+    from hermes.agent.runtime import Runtime
+
 _NOTE = "It is saved and reaches the system prompt with the next message. Do not save it again."
 
 
-def run_memory(args: Args, context: ToolContext, memory: Memory) -> str:
+def run_memory(args: Args, context: ToolContext, runtime: Runtime) -> str:
     """Edit one kind of notes, all operations or none."""
+    memory = runtime.memory.of(context.scope.principal)
     target: Target = args["target"]
     if target not in memory.targets:
         return _failed(f"notes of the kind {target!r} are switched off; there are: {', '.join(memory.targets)}")

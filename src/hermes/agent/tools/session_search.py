@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes.errors import HermesError, SessionNotFound
 from hermes.journal.history.passages import PassageMessage, families, family_of, passage
@@ -15,6 +15,9 @@ from hermes.tools.arguments import bounded_int
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result
 
+if TYPE_CHECKING:
+    from hermes.agent.runtime import Runtime
+
 MAX_SESSIONS = 10
 MAX_WINDOW = 20
 #: Matches looked at to find enough conversations, and those shown of each.
@@ -24,13 +27,14 @@ _MESSAGE_CHARS = 2_000
 _TOOL_CHARS = 500
 
 
-def run_session_search(args: Args, context: ToolContext, store: Store, index: SearchIndex) -> str:
+def run_session_search(args: Args, context: ToolContext, runtime: Runtime) -> str:
     """Answer in one of three modes, by which arguments there are. Only sessions of the same principal are found."""
+    store = runtime.store
     query = str(args.get("query") or "").strip()
     session_id = str(args.get("session_id") or "").strip()
     try:
         if query:
-            return _discover(args, query, session_id, context.scope, store, index)
+            return _discover(args, query, session_id, context.scope, store, runtime.search)
         if session_id or args.get("around_message_id") is not None:
             return _scroll(args, session_id, context.scope, store)
         return _browse(args, context.scope, store)

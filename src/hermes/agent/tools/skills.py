@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hermes.errors import HermesError, did_you_mean
 from hermes.tools.files.workspace import opened_path
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result
 from hermes.tools.skills.content import skill_file, skill_view
-from hermes.tools.skills.skills import Skills
+
+if TYPE_CHECKING:
+    from hermes.agent.runtime import Runtime
 
 #: Descriptions in the list are cut here, so that one skill costs less than a hundred tokens.
 _MAX_DESCRIPTION_CHARS = 280
 
 
-def run_skills_list(args: Args, context: ToolContext, skills: Skills) -> str:
+def run_skills_list(args: Args, context: ToolContext, runtime: Runtime) -> str:
     """Every skill with its description, or those of one category."""
     category = str(args.get("category") or "").strip()
-    found = skills.usable(context.cwd, context.scope.principal)
+    found = runtime.skills.usable(context.cwd, context.scope.principal)
     categories = sorted({skill.category for skill in found if skill.category})
     shown = [skill for skill in found if not category or skill.category == category]
     return tool_result(
@@ -30,10 +33,10 @@ def run_skills_list(args: Args, context: ToolContext, skills: Skills) -> str:
     )
 
 
-def run_skill_view(args: Args, context: ToolContext, skills: Skills) -> str:
+def run_skill_view(args: Args, context: ToolContext, runtime: Runtime) -> str:
     """The instructions of a skill, or one of its files."""
     name, file_path = str(args["name"]).strip().lstrip("/"), str(args.get("file_path") or "").strip()
-    cwd, principal = context.cwd, context.scope.principal
+    cwd, principal, skills = context.cwd, context.scope.principal, runtime.skills
     skill = skills.find(name, cwd, principal)
     try:
         if skill is None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from hermes.journal.history.passages import last_result
-from hermes.journal.store.port import Store
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
+
+if TYPE_CHECKING:
+    from hermes.agent.runtime import Runtime
 
 STATUSES = ("pending", "in_progress", "completed", "cancelled")
 MAX_ITEMS = 100
@@ -30,15 +32,15 @@ class TodoList:
     items: list[Item]
 
 
-def run_todo(args: Args, context: ToolContext, store: Store, lists: dict[str, TodoList]) -> str:
+def run_todo(args: Args, context: ToolContext, runtime: Runtime) -> str:
     """Read, replace or merge the list; the answer is the whole list with its counts."""
-    session_id = context.scope.session_id
+    session_id, lists = context.scope.session_id, runtime.todo_lists
     batch = (context.scope.turn_id, context.key.partition(".")[0])
     held = lists.get(session_id)
     if held is not None and held.batch == batch:
         items = held.items
     else:
-        recorded = last_result(store, session_id, "todo") if session_id else None
+        recorded = last_result(runtime.store, session_id, "todo") if session_id else None
         items = items_in(recorded) or []
     given: list[Args] | None = args.get("todos")
     if given is not None:

@@ -25,6 +25,7 @@ Caller = Literal["child", "script"]
 _PATH_NAME = re.compile(
     r"(?:.*_)?(?:path|paths|file|files|filename|filenames|filepath|folder|folders|directory|dir|workdir|cwd)"
 )
+_PATH = re.compile(r"[^\n]{1,4096}")
 _URL = re.compile(r"(?:https?://|data:)")
 
 
@@ -104,27 +105,27 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
             yield from self._texts(args, name)
         yield from self._patched(args)
 
-    def absolute_paths(self, args: Mapping[str, Any], cwd: Path) -> list[str]:
-        """The same paths, absolute."""
-        return _resolved(self.named_paths(args), cwd)
-
     def read_paths(self, args: Mapping[str, Any], cwd: Path) -> list[str]:
         """The absolute paths that a call reads; the working folder where it names none."""
         found: list[str] = []
         for name in self.reads:
-            found += _resolved(self._texts(args, name) if args.get(name) else ".", cwd)
+            found += resolve_paths(self._texts(args, name) if args.get(name) else (".",), cwd)
         return found
 
     def written_paths(self, args: Mapping[str, Any], cwd: Path) -> list[Path]:
         """The files that a call writes, under their real names."""
         named = [text for name in self.writes for text in self._texts(args, name)]
-        return [Path(os.path.realpath(path)) for path in _resolved([*named, *self._patched(args)], cwd)]
+        return [Path(os.path.realpath(path)) for path in resolve_paths([*named, *self._patched(args)], cwd)]
 
     def undeclared_paths(self, args: Mapping[str, Any], cwd: Path) -> list[str]:
-        """The absolute paths in arguments that look like paths, without those that are declared."""
-        names = [name for name in args if _PATH_NAME.fullmatch(name) and name not in self.path_arguments]
-        texts = [text for name in names for text in self._texts(args, name)]
-        return _resolved([text.removeprefix("file://") for text in texts if not _URL.match(text)], cwd)
+        """Other arguments as absolute paths: those with the name of one, and all of a tool that declares nothing."""
+        found: list[str] = []
+        for name, text in _texts_in(args):
+            could_be_one = _PATH.fullmatch(text) and not _URL.match(text)
+            is_named_so = _PATH_NAME.fullmatch(name) and name not in self.path_arguments
+            if could_be_one and (is_named_so or self is UNDECLARED):
+                found.append(text.removeprefix("file://"))
+        return resolve_paths(found, cwd)
 
     @property
     def path_arguments(self) -> tuple[str, ...]:
@@ -196,7 +197,20 @@ def declaration_problem(declared: Declaration | None, parameters: Mapping[str, A
     return f"it declares {', '.join(unknown)}, which it does not take" if unknown else None
 
 
-def _resolved(paths: Iterable[str], cwd: Path) -> list[str]:
+def _texts_in(args: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every text in the arguments of a call, at any depth, with the name that it has there."""
+    waiting: list[tuple[str, object]] = list(args.items())
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, str):
+            yield name, value
+        elif isinstance(value, dict):
+            waiting += cast("dict[str, object]", value).items()
+        elif isinstance(value, list):
+            waiting += ((name, item) for item in cast("list[object]", value))
+
+
+def resolve_paths(paths: Iterable[str], cwd: Path) -> list[str]:
     """Absolute paths, without those that no file can have: the tool refuses them by itself."""
     from hermes.tools.files.paths import resolve_path
 
