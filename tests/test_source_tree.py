@@ -143,6 +143,20 @@ def test_the_code_that_pages_name_exists(page: str) -> None:
     assert [path for path in named if not (SOURCE / path).exists()] == []
 
 
+def test_sql_on_the_tables_of_the_journal_is_in_the_journal() -> None:
+    """Whoever changes a table or a record finds all that reads it in one folder."""
+    tables = (
+        "events|turns|messages|blobs|blob_uses|sessions|model_calls|outside_calls|all_calls|plugin_calls|questions|"
+        "runners|submissions|search_docs|search_pending"
+    )
+    statement = re.compile(rf"\b(?:FROM|INTO|UPDATE|JOIN)\s+(?:\w+\.)?(?:{tables})\b")
+    #: Databases of their own, with tables of the same names.
+    others = {"checkpoints/store.py", "a2a/server/store/takeover.py"}
+    elsewhere = [path for path in modules() if not path.startswith("journal/") and path not in others]
+    assert [path for path in elsewhere if statement.search((SOURCE / path).read_text())] == []
+    assert statement.search((SOURCE / "journal/events.py").read_text())
+
+
 def test_no_hint_installs_a_package_of_the_public_index_by_our_name() -> None:
     """That name belongs to another program there; ``hermes install EXTRA`` and ``pip install .`` do not look it up."""
     root = Path(__file__).parents[1]

@@ -24,6 +24,7 @@ from hermes.agent.runtime import ParentCall, Runtime
 from hermes.contract.events import SessionFinalized, ToolEnded, TurnEvent
 from hermes.errors import SessionBusy, SessionNotFound, UnfinishedTurn
 from hermes.journal.bodies import message_text
+from hermes.journal.history.rows import find_turn
 from hermes.journal.leases import SessionInfo
 from hermes.journal.sessions import Sessions
 from hermes.journal.turns.lifecycle import (
@@ -567,10 +568,11 @@ class Session:
 
 def stored_result(store: Store, turn_id: str) -> TurnResult | None:
     """The recorded result of a turn of any session; None when there is none, or when it has not ended."""
-    query = "SELECT session_id, state, answer, error FROM turns WHERE id = ?"
-    row = store.read(lambda connection: connection.execute(query, (turn_id,)).fetchone())
-    if row is None or row[1] in ("queued", "running"):
+    turn = store.read(lambda connection: find_turn(connection, turn_id))
+    if turn is None or turn.state in ("queued", "running"):
         return None
-    session_id, state, answer, error = row
-    result = recorded_result(session_id, turn_id, state, answer, error, finish_reason_of(store, session_id, turn_id))
-    return result if state != "failed" else replace(result, error_type=error_type_of(store, session_id, turn_id))
+    reason = finish_reason_of(store, turn.session_id, turn_id)
+    result = recorded_result(turn.session_id, turn_id, turn.state, turn.answer, turn.error, reason)
+    if turn.state != "failed":
+        return result
+    return replace(result, error_type=error_type_of(store, turn.session_id, turn_id))

@@ -9,22 +9,11 @@ from msgspec.structs import replace
 from hermes.agent.events import TurnResult
 from hermes.contract.events import ToolEnded
 from hermes.journal.events import read_turn
+from hermes.journal.history.rows import find_turn
 from hermes.journal.records import CallRecord, DispatchRecord, ReplyRecord
-from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
-from hermes.journal.turns.steps import NOT_ASIDE
+from hermes.journal.usage.sums import turn_endpoint, turn_sums
 from hermes.models.costs.usage import Usage
-
-_USAGE = (
-    "SELECT coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(cache_read_tokens), 0), "
-    "coalesce(sum(cache_write_tokens), 0), coalesce(sum(reasoning_tokens), 0), sum(cost_usd), count(*) "
-    "FROM model_calls WHERE session_id = ? AND turn_id = ?"
-)
-_ENDPOINT = (
-    f"SELECT provider, model FROM model_calls WHERE session_id = ? AND turn_id = ? AND {NOT_ASIDE} "
-    "ORDER BY started_at DESC LIMIT 1"
-)
-_DURATION = "SELECT coalesce(ended_at - started_at, 0) FROM turns WHERE id = ?"
 
 
 class RecordedSteps(NamedTuple):
@@ -74,8 +63,7 @@ def _ended(session_id: str, turn_id: str, task_id: str, call: CallRecord) -> Too
 
 def turn_usage(store: Store, session_id: str, turn_id: str) -> Usage:
     """The tokens that a turn used."""
-    values = (session_id, turn_id)
-    return Usage(*store.read(lambda connection: connection.execute(_USAGE, values).fetchone()))
+    return Usage(*store.read(lambda connection: turn_sums(connection, session_id, turn_id)))
 
 
 def completed_result(store: Store, result: TurnResult) -> TurnResult:
@@ -83,12 +71,9 @@ def completed_result(store: Store, result: TurnResult) -> TurnResult:
     if result.model:
         return result  # it was run here
     values = (result.session_id, result.turn_id)
-
-    def read(connection: JournalConnection) -> tuple[tuple[str, str], float]:
-        endpoint = connection.execute(_ENDPOINT, values).fetchone()
-        return endpoint or ("", ""), connection.execute(_DURATION, (result.turn_id,)).fetchone()[0]
-
-    (provider, model), duration = store.read(read)
+    provider, model = store.read(lambda connection: turn_endpoint(connection, *values))
+    turn = store.read(lambda connection: find_turn(connection, result.turn_id))
+    duration = 0.0 if turn is None or turn.ended_at is None else turn.ended_at - turn.started_at
     steps = recorded_steps(store, result.turn_id, result.session_id)
     return replace(
         result,

@@ -107,15 +107,15 @@ def unpack(connection: JournalConnection, text: str, known: dict[str, dict[str, 
     ``known`` has the fields that several texts share, by digest, once they were read: those must not be changed then.
     """
     if text.startswith(_REFERENCE):
-        text = _blob(connection, text[len(_REFERENCE) : -2])
+        text = blob_text(connection, text[len(_REFERENCE) : -2])
         return msgspec.json.decode(text)
     value = msgspec.json.decode(text)
     if text.startswith(_SHARED):
         shared = value.pop("$shared")
         fields = known.get(shared) if known is not None else None
         if fields is None:
-            digests = _fields_in(_blob(connection, shared))
-            fields = {name: msgspec.json.decode(_blob(connection, digest)) for name, digest in digests.items()}
+            digests = _fields_in(blob_text(connection, shared))
+            fields = {name: msgspec.json.decode(blob_text(connection, digest)) for name, digest in digests.items()}
             if known is not None:
                 known[shared] = fields
         value.update(fields)
@@ -149,7 +149,8 @@ def _fields_in(blob: str) -> dict[str, str]:
         return {}  # a text that only begins like one
 
 
-def _blob(connection: JournalConnection, digest: str) -> str:
+def blob_text(connection: JournalConnection, digest: str) -> str:
+    """A stored text. Raises ``MissingBlob``."""
     row = connection.execute("SELECT data FROM blobs WHERE sha256 = ?", (digest,)).fetchone()
     if row is None:
         raise MissingBlob(f"the stored text {digest} is missing")
@@ -171,7 +172,7 @@ def blobs_of(connection: JournalConnection, stored: str) -> list[str]:
     if not stored.startswith(_SHARED):
         return []
     digest = stored[len(_SHARED) : len(_SHARED) + _DIGEST_CHARS]
-    return [digest, *_fields_in(_blob(connection, digest)).values()]
+    return [digest, *_fields_in(blob_text(connection, digest)).values()]
 
 
 def drop_unused_blobs(connection: JournalConnection) -> None:

@@ -44,6 +44,23 @@ class NewEvent(NamedTuple):
     shared: Mapping[str, str] = {}
 
 
+class StoredEvent(NamedTuple):
+    """The row of an event, with its body as it is stored."""
+
+    seq: int
+    turn_id: str
+    kind: str
+    key: str
+    effect: str | None
+    body: str
+    at: float
+    epoch: int | None
+    chain: bytes | None
+
+
+_STORED = ", ".join(StoredEvent._fields)
+
+
 class ReadEvent(NamedTuple):
     """An event as it was recorded."""
 
@@ -156,6 +173,31 @@ def append_events(connection: JournalConnection, lease: Lease, turn_id: str, eve
     connection.executemany(_INSERT, rows)
 
 
+def last_link(connection: JournalConnection, session_id: str) -> tuple[int, bytes | None] | None:
+    """The number and the chain of the last event of a session."""
+    query = "SELECT seq, chain FROM events WHERE session_id = ? ORDER BY seq DESC LIMIT 1"
+    return connection.execute(query, (session_id,)).fetchone()
+
+
+def stored_events(connection: JournalConnection, session_id: str, after: int = 0) -> list[StoredEvent]:
+    """The rows of the events with a number above ``after``."""
+    query = f"SELECT {_STORED} FROM events WHERE session_id = ? AND seq > ? ORDER BY seq"
+    return [StoredEvent(*row) for row in connection.execute(query, (session_id, after)).fetchall()]
+
+
+def stored_event(connection: JournalConnection, session_id: str, seq: int) -> StoredEvent | None:
+    """The row of one event."""
+    query = f"SELECT {_STORED} FROM events WHERE session_id = ? AND seq = ?"
+    row = connection.execute(query, (session_id, seq)).fetchone()
+    return None if row is None else StoredEvent(*row)
+
+
+def last_before(connection: JournalConnection, session_id: str, moment: float) -> int:
+    """The number of the last event that was recorded before that time; 0 when there is none."""
+    query = "SELECT coalesce(max(seq), 0) FROM events WHERE session_id = ? AND at < ?"
+    return connection.execute(query, (session_id, moment)).fetchone()[0]
+
+
 def first_link(session_id: str) -> bytes:
     """What the chain of a session begins with, so that events of another session do not fit into it."""
     from hashlib import sha256  # loads OpenSSL, which only a turn needs
@@ -182,12 +224,8 @@ def next_link(
 
 def chain_events(connection: JournalConnection, session_id: str) -> None:
     """Chain the events of a session that was copied as a whole: the copies have ids of their own."""
-    rows = connection.execute(
-        "SELECT seq, turn_id, kind, key, effect, body, at, epoch FROM events WHERE session_id = ? ORDER BY seq",
-        (session_id,),
-    ).fetchall()
     link, links = first_link(session_id), list[tuple[bytes, str, int]]()
-    for seq, turn_id, kind, key, effect, body, at, epoch in rows:
+    for seq, turn_id, kind, key, effect, body, at, epoch, _ in stored_events(connection, session_id):
         link = next_link(link, seq, turn_id, kind, key, effect, body_digest(body), at, epoch)
         links.append((link, session_id, seq))
     connection.executemany("UPDATE events SET chain = ? WHERE session_id = ? AND seq = ?", links)

@@ -102,8 +102,9 @@ _NAMES = QuestionRow.__struct_fields__
 _COLUMNS = ", ".join(_NAMES)
 _INSERT = f"INSERT INTO questions ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})"
 _SESSION_GRANT = "kind = 'approval' AND state = 'granted' AND answer = 'session'"
-#: With the very words of an index of ``turns``, or SQLite reads every turn there ever was.
-_PENDING = (
+#: A question of a turn that runs. With the very words of an index of ``turns``, or SQLite reads every turn there ever
+#: was.
+PENDING = (
     "state = 'pending' AND turn_id IN (SELECT id FROM turns WHERE state = 'running' AND state IN ('queued', 'running'))"
 )
 
@@ -231,7 +232,7 @@ class Questions:
 
         The questions of a session are also those of the sessions it delegated to.
         """
-        where, values = _PENDING, list[str]()
+        where, values = PENDING, list[str]()
         for condition, value in ((_OF_FAMILY, session_id), ("kind = ?", kind)):
             if value:
                 where += f" AND {condition}"
@@ -240,7 +241,7 @@ class Questions:
 
     def count_for_owner(self) -> int:
         """How many calls of others wait for the owner."""
-        query = f"SELECT count(*) FROM questions WHERE surface = ? AND kind = 'approval' AND {_PENDING}"
+        query = f"SELECT count(*) FROM questions WHERE surface = ? AND kind = 'approval' AND {PENDING}"
         return self._store.read(lambda connection: connection.execute(query, (OWNER,)).fetchone()[0])
 
     def settled(self, question_ids: Iterable[str]) -> list[str]:
@@ -254,7 +255,7 @@ class Questions:
 
     def overdue(self, now: float) -> list[QuestionRow]:
         """The deferred questions that were not answered by their deadline, newest first."""
-        return self._store.read(lambda connection: _select(connection, f"{_PENDING} AND deadline <= ?", (now,)))
+        return self._store.read(lambda connection: _select(connection, f"{PENDING} AND deadline <= ?", (now,)))
 
     def grants(self) -> list[QuestionRow]:
         """The approvals for the rest of a session, newest first."""
@@ -288,7 +289,24 @@ class Questions:
 
 def has_pending(connection: JournalConnection, session_id: str) -> bool:
     """Whether a turn of the session, or of one that it delegated to, waits for an answer."""
-    return bool(_select(connection, f"{_PENDING} AND {_OF_FAMILY}", (session_id,), limit=1))
+    return bool(_select(connection, f"{PENDING} AND {_OF_FAMILY}", (session_id,), limit=1))
+
+
+def count_pending(connection: JournalConnection) -> int:
+    """How many questions of running turns wait for an answer."""
+    return connection.execute(f"SELECT count(*) FROM questions WHERE {PENDING}").fetchone()[0]
+
+
+def count_unanswered(connection: JournalConnection) -> int:
+    """How many approvals have no answer, also those of turns that ended."""
+    query = "SELECT count(*) FROM questions WHERE kind = 'approval' AND state = 'pending'"
+    return connection.execute(query).fetchone()[0]
+
+
+def question_states(connection: JournalConnection, ids: Sequence[str]) -> list[tuple[str, str, QuestionState]]:
+    """The session, the id and the state of every question of these sessions."""
+    query = f"SELECT session_id, id, state FROM questions WHERE session_id IN ({placeholders(ids)})"
+    return connection.execute(query, ids).fetchall()
 
 
 def questions_of(connection: JournalConnection, session_id: str) -> list[QuestionRow]:

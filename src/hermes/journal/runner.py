@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from hermes.errors import JournalError
+from hermes.journal.store.connection import JournalConnection
 
 #: How long the lock of a process that has ended is waited for.
 SECONDS_TO_RELEASE = 2.0
@@ -152,3 +153,8 @@ class FileRunner(Runner):
 
     def _path(self, runner_id: str) -> Path:
         return self.folder / runner_id
+
+
+def count_runners(connection: JournalConnection) -> int:
+    """How many processes use a shared journal, on all machines."""
+    return connection.execute("SELECT count(*) FROM runners").fetchone()[0]

@@ -10,7 +10,9 @@ from msgspec.structs import asdict
 
 from hermes.errors import SessionNotFound
 from hermes.journal.bodies import body_digest, clean_text, drop_unused_blobs, unpack
+from hermes.journal.events import stored_events
 from hermes.journal.history.compactions import visible_messages
+from hermes.journal.history.rows import family_ids
 from hermes.journal.leases import refuse_if_busy
 from hermes.journal.runner import Runner
 from hermes.journal.store.connection import Cursor, JournalConnection, placeholders
@@ -249,17 +251,13 @@ class Sessions:
         session = self.get(session_id)
 
         def write(connection: JournalConnection) -> list[str]:
-            rows = connection.execute(
-                "WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s JOIN family f "
-                "ON s.parent_id = f.id) SELECT id FROM family",
-                (session.id,),
-            ).fetchall()
-            for (member,) in rows:
+            family = family_ids(connection, session.id)
+            for member in family:
                 refuse_if_busy(connection, runner, member)
             with self._store.erasing(connection):
-                connection.executemany("DELETE FROM sessions WHERE id = ?", rows)
+                connection.executemany("DELETE FROM sessions WHERE id = ?", [(member,) for member in family])
                 drop_unused_blobs(connection)
-            return [member for (member,) in rows]
+            return family
 
         deleted = self._store.write(write)
         self._store.give_back_space()
@@ -302,15 +300,15 @@ def _messages(
 
 
 def _events(connection: JournalConnection, session_id: str, after: int) -> list[dict[str, Any]]:
-    query = (
-        "SELECT seq, turn_id, kind, key, effect, body, at, epoch, chain FROM events "
-        "WHERE session_id = ? AND seq > ? ORDER BY seq"
-    )
-    rows = _records(connection.execute(query, (session_id, after)))
-    for row in rows:
-        row["body_sha256"], row["chain"] = body_digest(row["body"]), (row["chain"] or b"").hex()
-        row["body"] = unpack(connection, row["body"])
-    return rows
+    return [
+        {
+            **event._asdict(),
+            "body": unpack(connection, event.body),
+            "chain": (event.chain or b"").hex(),
+            "body_sha256": body_digest(event.body),
+        }
+        for event in stored_events(connection, session_id, after)
+    ]
 
 
 def _model_calls(connection: JournalConnection, session_id: str) -> list[dict[str, Any]]:

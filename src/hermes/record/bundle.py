@@ -16,11 +16,12 @@ from typing import Annotated, Any, cast
 import msgspec
 
 from hermes.errors import HermesError, JournalError
+from hermes.journal.history.copies import SessionRows, check_size, read_sessions, write_rows
+from hermes.journal.history.rows import family_ids
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store, open_store
 from hermes.journal.store.schema import MIGRATIONS
-from hermes.record.rows import SessionRows, check_size, family_of, read_sessions, write_rows
 from hermes.version import __version__
 
 #: The values that a row of a journal can have, beside bytes.
@@ -36,7 +37,7 @@ def write_bundle(store: Store, session_id: str) -> str:
     check_size(store, row.id)
 
     def read(connection: JournalConnection) -> SessionRows:
-        return read_sessions(connection, family_of(connection, row.id))
+        return read_sessions(connection, family_ids(connection, row.id))
 
     lines = list(_lines(row.id, store.read(read)))
     text = "".join(f"{line}\n" for line in lines)

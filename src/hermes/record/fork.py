@@ -11,11 +11,21 @@ from hermes.errors import HermesError
 from hermes.journal.bodies import clean_text, pack, pack_shared, to_json, unpack
 from hermes.journal.events import chain_events
 from hermes.journal.history.branching import next_title
+from hermes.journal.history.copies import (
+    Row,
+    SessionRows,
+    add_step,
+    read_sessions,
+    replace_body,
+    replace_message,
+    set_head,
+    write_rows,
+)
+from hermes.journal.records import StartRecord, SteeringRecord
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
-from hermes.record.rows import Row, SessionRows, read_sessions, write_rows
 
 _PLACE = re.compile(r"(\d+)(?:\.(\d+))?")
 _SHARED_FIELDS = ("system", "tools", "facts", "environment")
@@ -75,14 +85,12 @@ def fork_session(
         _cut(rows, turn, last, (place.step or 1) if takes_setup else 0)
         _rename(connection, rows, origin, new_id, place, last)
         write_rows(connection, rows)
-        connection.execute("UPDATE sessions SET runner = ? WHERE id = ?", (runner.id, new_id))
         if takes_setup:
-            _change_setup(connection, new_id, turn["ordinal"], changes)
+            _change_setup(connection, rows, turn, changes)
             if changes.message is not None:
-                _change_message(connection, new_id, turn["ordinal"], place.step or 1, changes.message)
+                _change_message(connection, rows, turn, place.step or 1, changes.message)
         chain_events(connection, new_id)
-        head = "UPDATE sessions SET head_seq = coalesce((SELECT max(seq) FROM events WHERE session_id = id), 0)"
-        connection.execute(f"{head.replace('session_id = id', 'session_id = :id')} WHERE id = :id", {"id": new_id})
+        set_head(connection, new_id, runner.id)
         return message
 
     return store.write(write)
@@ -106,7 +114,7 @@ def _message_of(connection: JournalConnection, rows: SessionRows, turn: Row) -> 
 
 def _last_event(rows: SessionRows, turn: Row, step: int) -> int:
     """The last event before a model step."""
-    events = [row for row in rows.tables["events"] if row["turn_id"] == turn["id"]]
+    events = _events_of(rows, turn)
     steps = {int(row["key"].partition(":")[2]) for row in events if row["key"].startswith("model:")}
     if not any(row["key"] == "setup" for row in events):
         raise HermesError(f"turn {turn['ordinal'] + 1} ended before it was set up; fork at the turn instead")
@@ -172,46 +180,34 @@ def _rename(connection: JournalConnection, rows: SessionRows, old: str, new: str
     rows.uses = {(new, digest) for _, digest in rows.uses}
 
 
-def _change_setup(connection: JournalConnection, session_id: str, ordinal: int, changes: ForkChanges) -> None:
-    query = (
-        "SELECT e.seq, e.body FROM events e JOIN turns t ON t.id = e.turn_id WHERE e.session_id = ? AND t.ordinal = ? "
-        "AND e.key = 'setup'"
-    )
-    seq, stored = connection.execute(query, (session_id, ordinal)).fetchone()
-    body: dict[str, Any] = unpack(connection, stored)
+def _change_setup(connection: JournalConnection, rows: SessionRows, turn: Row, changes: ForkChanges) -> None:
+    event = next(row for row in _events_of(rows, turn) if row["key"] == "setup")
+    session_id: str = event["session_id"]
+    body: dict[str, Any] = unpack(connection, event["body"])
     if changes.system is not None:
         body["system"] = changes.system
     if changes.tools is not None:
         body["tools"] = [tool for tool in body["tools"] if tool["function"]["name"] in changes.tools]
     shared = {name: to_json(body.pop(name)) for name in _SHARED_FIELDS if name in body}
     text = pack_shared(connection, session_id, to_json(body), shared)
-    connection.execute("UPDATE events SET body = ? WHERE session_id = ? AND seq = ?", (text, session_id, seq))
+    replace_body(connection, session_id, event["seq"], text)
 
 
-def _change_message(connection: JournalConnection, session_id: str, ordinal: int, step: int, text: str) -> None:
+def _change_message(connection: JournalConnection, rows: SessionRows, turn: Row, step: int, text: str) -> None:
     """Replace the message of the turn, or add one after the step before ``step``."""
+    session_id: str = turn["session_id"]
     message = {"role": "user", "content": clean_text(text)}
-    place = (session_id, ordinal, 0, 0) if step == 1 else (session_id, ordinal, step - 1, _AFTER_TOOL_RESULTS)
-    where = "session_id = ? AND turn = ? AND step = ? AND position = ?"
-    turn_id, first_seq = connection.execute(
-        "SELECT id, first_seq FROM turns WHERE session_id = ? AND ordinal = ?", place[:2]
-    ).fetchone()
-    connection.execute(f"DELETE FROM messages WHERE {where}", place)
-    connection.execute(
-        "INSERT INTO messages (session_id, turn, step, position, role, body) VALUES (?, ?, ?, ?, 'user', ?)",
-        (*place, pack(connection, session_id, to_json(message))),
-    )
+    place = (turn["ordinal"], 0, 0) if step == 1 else (turn["ordinal"], step - 1, _AFTER_TOOL_RESULTS)
+    replace_message(connection, session_id, place, pack(connection, session_id, to_json(message)))
     if step == 1:
-        body = pack(connection, session_id, to_json({"message": message}))
-        connection.execute("UPDATE events SET body = ? WHERE session_id = ? AND seq = ?", (body, session_id, first_seq))
+        body = pack(connection, session_id, to_json(StartRecord(message)))
+        replace_body(connection, session_id, turn["first_seq"], body)
         return
     steer = f"steer:{step - 1}"
-    query = "SELECT seq, body FROM events WHERE session_id = ? AND turn_id = ? AND key = ?"
-    known = connection.execute(query, (session_id, turn_id, steer)).fetchone()
-    if known is not None:
+    if any(row["key"] == steer for row in _events_of(rows, turn)):
         raise HermesError(f"step {step - 1} was steered already; fork one step earlier or later to add a message")
-    connection.execute(
-        "INSERT INTO events (session_id, seq, turn_id, kind, key, effect, body, at, epoch) "
-        "SELECT ?, max(seq) + 1, ?, 'step_done', ?, 'pure', ?, ?, 1 FROM events WHERE session_id = ?",
-        (session_id, turn_id, steer, to_json({"texts": [message["content"]]}), time.time(), session_id),
-    )
+    add_step(connection, session_id, turn["id"], steer, to_json(SteeringRecord([message["content"]])))
+
+
+def _events_of(rows: SessionRows, turn: Row) -> list[Row]:
+    return [row for row in rows.tables["events"] if row["turn_id"] == turn["id"]]

@@ -13,6 +13,7 @@ from hermes.agent.context.inputs import PromptFacts
 from hermes.errors import HermesError
 from hermes.journal.bodies import MissingBlob, unpack
 from hermes.journal.events import NOT_JSON, ReadEvent, read_events
+from hermes.journal.history.copies import check_size
 from hermes.journal.history.rows import (
     StoredCallRow,
     StoredMessage,
@@ -39,7 +40,6 @@ from hermes.journal.sessions import Sessions
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 from hermes.journal.turns.steps import is_aside
-from hermes.record.rows import check_size
 
 #: The facts in a prompt that was recorded without them.
 _PLACE = re.compile(r"^Working directory: (.*)\nSystem: (.*), shell (.*)\nDate: (\S+)$", re.MULTILINE)

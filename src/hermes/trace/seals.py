@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from hermes.errors import HermesError
+from hermes.journal.events import last_link
 from hermes.journal.sessions import Sessions
-from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 
 #: What a signature is for, so that it fits nothing else that the key has signed.
@@ -111,12 +111,7 @@ def seal_session(store: Store, home: Path, session_id: str, key: Path, *, may_as
     ``may_ask``: ``ssh-keygen`` may ask for the passphrase of the key at the terminal.
     """
     session = Sessions(store).get(session_id).id
-
-    def head(connection: JournalConnection) -> tuple[int, bytes | None] | None:
-        query = "SELECT seq, chain FROM events WHERE session_id = ? ORDER BY seq DESC LIMIT 1"
-        return connection.execute(query, (session,)).fetchone()
-
-    found = store.read(head)
+    found = store.read(lambda connection: last_link(connection, session))
     if found is None or found[1] is None:
         raise HermesError(f"session {session} has no chained event, so that there is nothing to seal")
     if not key.is_file():

@@ -12,15 +12,18 @@ import logging
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
 from hermes.errors import HermesError, JournalTooNew, SessionNotFound
+from hermes.journal.events import last_before, stored_event
+from hermes.journal.history.lists import count_sessions, open_sessions
+from hermes.journal.history.rows import session_facts
+from hermes.journal.questions import count_pending, question_states
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 from hermes.trace.clean import Cleaner
-from hermes.web.queries.sessions import IsAlive, SessionLine, lines_of, open_sessions, recent_sessions
+from hermes.web.queries.sessions import IsAlive, SessionLine, lines_of, recent_sessions
 from hermes.web.queries.timeline import TimelineRows, family_of, session_rows
 
 log = logging.getLogger("hermes.web")
@@ -36,11 +39,6 @@ _LOOK_AT_PROCESSES = 1.0
 _MOST_WAITING = 1_000
 
 _encode = msgspec.json.Encoder().encode
-_PENDING = (
-    "SELECT count(*) FROM questions WHERE state = 'pending' "
-    "AND turn_id IN (SELECT id FROM turns WHERE state = 'running')"
-)
-_COUNT = "SELECT count(*) FROM sessions"
 
 
 def message(name: str, data: object, number: object = "") -> bytes:
@@ -246,7 +244,7 @@ class JournalWatcher:
         gone = sorted(running - {line.id for line in lines})
         topic.lines = {line.id: line for line in lines}
         topic.since = max((topic.since, *(line.updated for line in lines)))
-        pending, count = (connection.execute(query).fetchone()[0] for query in (_PENDING, _COUNT))
+        pending, count = count_pending(connection), count_sessions(connection)
         is_shorter = count < topic.count
         if changed or gone or is_shorter or pending != topic.pending:
             update = {"sessions": changed, "pending": pending, "gone": gone, "reload": is_shorter}
@@ -278,10 +276,10 @@ class JournalWatcher:
         if page.topic == HOME:
             ids = {*open_sessions(connection), *recent_sessions(connection, after)} if after else set[str]()
             lines = lines_of(connection, ids, self._is_alive, self._clean)
-            pending = connection.execute(_PENDING).fetchone()[0]
+            pending = count_pending(connection)
             if not topic.pages:
                 topic.since, topic.pending = after or time.time(), pending
-                topic.count = connection.execute(_COUNT).fetchone()[0]
+                topic.count = count_sessions(connection)
                 topic.lines = {line.id: line for line in lines}
             page.put(message("sessions", {"sessions": lines, "pending": pending, "gone": []}, topic.since))
             return
@@ -289,7 +287,7 @@ class JournalWatcher:
         heads, rows = _heads(connection, family), list[TimelineRows]()
         since = _time_of(connection, page.topic, int(after))
         for member in family:
-            known = int(after) if member == page.topic else _last_before(connection, member, since)
+            known = int(after) if member == page.topic else last_before(connection, member, since)
             if heads[member] > known:
                 rows.append(session_rows(connection, member, self._clean, known))
         line = lines_of(connection, [page.topic], self._is_alive, self._clean)[0]
@@ -301,30 +299,17 @@ class JournalWatcher:
 
 
 def _heads(connection: JournalConnection, family: list[str]) -> dict[str, int]:
-    query = f"SELECT id, head_seq FROM sessions WHERE id IN ({_marks(family)})"
-    return dict[str, int](connection.execute(query, family).fetchall())
+    return {session.id: session.head_seq for session in session_facts(connection, family)}
 
 
 def _questions(connection: JournalConnection, family: list[str]) -> dict[str, dict[str, str]]:
-    query = f"SELECT session_id, id, state FROM questions WHERE session_id IN ({_marks(family)})"
     found: dict[str, dict[str, str]] = {}
-    for session_id, question, state in connection.execute(query, family).fetchall():
+    for session_id, question, state in question_states(connection, family):
         found.setdefault(session_id, {})[question] = state
     return found
 
 
 def _time_of(connection: JournalConnection, session_id: str, seq: int) -> float:
     """When an event was recorded. Children have numbers of their own: what they did since is found by time."""
-    row: Any = connection.execute(
-        "SELECT at FROM events WHERE session_id = ? AND seq = ?", (session_id, seq)
-    ).fetchone()
-    return 0.0 if row is None else row[0] - 1.0
-
-
-def _last_before(connection: JournalConnection, session_id: str, moment: float) -> int:
-    query = "SELECT coalesce(max(seq), 0) FROM events WHERE session_id = ? AND at < ?"
-    return connection.execute(query, (session_id, moment)).fetchone()[0]
-
-
-def _marks(values: list[str]) -> str:
-    return ", ".join("?" * len(values))
+    event = stored_event(connection, session_id, seq)
+    return 0.0 if event is None else event.at - 1.0

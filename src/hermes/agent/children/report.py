@@ -10,8 +10,8 @@ import msgspec
 from hermes.agent.children.child import TIMED_OUT, Child
 from hermes.errors import Interrupted, JournalError
 from hermes.journal.bodies import message_text
+from hermes.journal.history.rows import child_ids
 from hermes.journal.sessions import Sessions
-from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 from hermes.journal.turns.steps import is_aside
 from hermes.sanitize import Redactor
@@ -78,15 +78,11 @@ def report_on(child: Child, store: Store, redactor: Redactor, *, room: int, long
 
 def saw_untrusted(store: Store, scope: Scope) -> bool:
     """Whether a child of a call had untrusted text before it: its answer may repeat what that text asks for."""
-
-    def children(connection: JournalConnection) -> list[str]:
-        query = "SELECT id FROM sessions WHERE parent_id = ? AND parent_call = ?"
-        return [found for (found,) in connection.execute(query, (scope.session_id, scope.tool_call_id)).fetchall()]
-
-    sessions = Sessions(store)
+    sessions, call = Sessions(store), scope.tool_call_id
+    children = store.read(lambda connection: child_ids(connection, scope.session_id, call)) if call else []
     return any(
         is_marked(message_text(message))
-        for child in store.read(children)
+        for child in children
         for message in sessions.messages(child)
         if message["role"] == "tool"
     )

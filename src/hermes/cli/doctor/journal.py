@@ -14,11 +14,12 @@ from hermes.cli.doctor.check import CheckResult, broken, ok, size, warning
 from hermes.cli.doctor.installation import Installation
 from hermes.commands.text import plural
 from hermes.journal.history.inspection import inspect_session
-from hermes.journal.runner import FileRunner, Runner
+from hermes.journal.questions import count_unanswered
+from hermes.journal.runner import FileRunner, Runner, count_runners
 from hermes.journal.sessions import SessionRow, Sessions
 from hermes.journal.store import schema
 from hermes.journal.store.sqlite.database import companion, explain
-from hermes.journal.store.sqlite.search import SqliteSearchIndex
+from hermes.journal.store.sqlite.search import SqliteSearchIndex, messages_after
 from hermes.journal.turns.recovery import dead_letters
 from hermes.trace.verify.session import verify
 
@@ -81,7 +82,7 @@ def check_runners(installation: Installation) -> Iterator[CheckResult]:
     """The runner files of processes. Those of dead processes are harmless leftovers."""
     if installation.has_shared_journal:
         with closing(installation.store()) as store:
-            count: int = store.read(lambda one: one.execute("SELECT count(*) FROM runners").fetchone()[0])
+            count = store.read(count_runners)
         yield ok("runners", f"{count} on all machines")
         return
     folder = installation.home / "runners"
@@ -136,8 +137,7 @@ def check_approvals(installation: Installation) -> Iterator[CheckResult]:
     if not installation.has_current_journal():
         return
     with closing(installation.store()) as store:
-        query = "SELECT count(*) FROM questions WHERE kind = 'approval' AND state = 'pending'"
-        waiting: int = store.read(lambda connection: connection.execute(query).fetchone()[0])
+        waiting = store.read(count_unanswered)
     if waiting:
         yield warning("approvals", f"{plural(waiting, 'question')} without an answer", command="hermes approvals list")
 
@@ -196,10 +196,6 @@ def _is_locked(file: Path) -> bool:
         os.close(opened)
 
 
-_LAST_MESSAGE = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'messages'), 0)"
-_BEHIND = "SELECT count(*) FROM messages WHERE id > ? AND role IN ('user', 'assistant')"
-
-
 def check_index(installation: Installation) -> CheckResult:
     """Whether the index can be read and belongs to this journal. ``--fix`` removes an unusable one."""
     path = installation.home / "search.db"
@@ -207,12 +203,7 @@ def check_index(installation: Installation) -> CheckResult:
         return ok("search index", "not built yet; the first search builds it")
     with closing(installation.store()) as store:
         problem, watermark = _inspect_index(path.absolute().as_uri())
-        last, behind = store.read(
-            lambda connection: (
-                connection.execute(_LAST_MESSAGE).fetchone()[0],
-                connection.execute(_BEHIND, (watermark,)).fetchone()[0],
-            )
-        )
+        last, behind = store.read(lambda connection: messages_after(connection, watermark))
         if not problem and watermark > last:
             problem = "it belongs to another journal"
         if not problem:

@@ -15,11 +15,12 @@ from typing import NamedTuple
 from hermes.errors import JournalError, SessionNotFound
 from hermes.gateway.api.content import ClientConversation, ClientMessage
 from hermes.gateway.api.errors import ApiError, invalid, not_found
-from hermes.gateway.api.runs.store import ApiRequestRow, ApiRequests, TurnRow
+from hermes.gateway.api.runs.store import ApiRequestRow, ApiRequests
 from hermes.host import Host
 from hermes.http_server.principals import API_KEY_VARIABLE, Principal, workspace_of
 from hermes.journal.history.branching import branch_session
 from hermes.journal.history.importing import import_exchanges
+from hermes.journal.history.rows import TurnFacts
 from hermes.journal.history.undoing import undo_turns
 from hermes.journal.leases import SessionInfo, release_lease
 from hermes.scope import new_session_id
@@ -122,7 +123,7 @@ class ConversationFinder:
                 return self._continue(principal, turn, history[end + 1 :])
         return self._imported(principal, new_session_id(), history)
 
-    def _turn_with_answer(self, principal: Principal, fingerprint: str, answer: ClientMessage) -> TurnRow | None:
+    def _turn_with_answer(self, principal: Principal, fingerprint: str, answer: ClientMessage) -> TurnFacts | None:
         """The turn that answered the conversation with this fingerprint in these words, the last of a session first."""
         turns = [
             turn
@@ -131,7 +132,7 @@ class ConversationFinder:
         ]
         return next((turn for turn in turns if not any(self._requests.later_turns(turn))), turns[0] if turns else None)
 
-    def _answered(self, row: ApiRequestRow, text: str) -> TurnRow | None:
+    def _answered(self, row: ApiRequestRow, text: str) -> TurnFacts | None:
         turn = self._requests.turn(row)
         if turn is None or turn.state != "completed":
             return None
@@ -143,7 +144,7 @@ class ConversationFinder:
 
     # -- forks --------------------------------------------------------------------------------------------------
 
-    def _continue(self, principal: Principal, turn: TurnRow, rest: list[ClientMessage]) -> str:
+    def _continue(self, principal: Principal, turn: TurnFacts, rest: list[ClientMessage]) -> str:
         """The session that has this turn as its last one, and then the rest of the client's history."""
         later, waiting = self._requests.later_turns(turn)
         if not later and not waiting and not rest:

@@ -14,6 +14,7 @@ import msgspec
 from hermes.gateway.adapter import MessageEvent, MessageType, SessionSource
 from hermes.gateway.store.outbox import OutboxRow, OutgoingMessage, insert_claimed, insert_outgoing
 from hermes.journal.bodies import clean_text
+from hermes.journal.history.rows import requested_turns
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 
@@ -176,12 +177,8 @@ class Inbox:
 
         def read(connection: JournalConnection) -> None:
             for start in range(0, len(keys), 500):
-                part = keys[start : start + 500]
-                query = (
-                    f"SELECT request_key, session_id, id FROM turns WHERE request_key IN ({', '.join('?' * len(part))})"
-                )
-                for key, session_id, turn_id in connection.execute(query, part).fetchall():
-                    found[wanted[key]] = (session_id, turn_id)
+                turns = requested_turns(connection, keys[start : start + 500])
+                found.update((wanted[key], turn) for key, turn in turns.items())
 
         self._store.read(read)
         return found

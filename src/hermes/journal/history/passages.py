@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from hermes.journal.bodies import message_text, unpack
+from hermes.journal.history.rows import family_ids
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 
@@ -79,11 +80,7 @@ def families(store: Store, session_ids: list[str]) -> dict[str, str]:
 def family_of(store: Store, session_id: str) -> set[str]:
     """A session, its ancestors, and all sessions they delegated to."""
     root = families(store, [session_id])[session_id]
-    query = """
-        WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_id = f.id)
-        SELECT id FROM family
-    """
-    return store.read(lambda connection: {row[0] for row in connection.execute(query, (root,))})
+    return set(store.read(lambda connection: family_ids(connection, root)))
 
 
 def last_result(store: Store, session_id: str, tool: str) -> str | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.connection import JournalConnection, placeholders
 from hermes.journal.turns.steps import ModelCallRow, TurnState, is_aside
 
 
@@ -35,7 +36,8 @@ class TurnFacts(Struct, frozen=True):
     """A turn as its row has it."""
 
     id: str
-    #: Its place in the conversation, from 0.
+    session_id: str
+    #: Its place in the conversation, from 0; negative while it waits.
     ordinal: int
     task_id: str
     request_key: str
@@ -81,16 +83,15 @@ class StoredMessage(Struct, frozen=True):
     body: str
 
 
-_SESSION_FACTS = ", ".join(SessionFacts.__struct_fields__)
+SESSION_COLUMNS = ", ".join(SessionFacts.__struct_fields__)
 _TURN_FACTS = ", ".join(TurnFacts.__struct_fields__)
 _CALL_NAMES = (*(name for name in StoredCallRow.__struct_fields__ if name != "content"), "content")
 _CALL_COLUMNS = ", ".join(_CALL_NAMES[:-1])
 
 
-def session_facts(connection: JournalConnection, ids: list[str]) -> list[SessionFacts]:
+def session_facts(connection: JournalConnection, ids: Sequence[str]) -> list[SessionFacts]:
     """The sessions with these ids, as far as they exist, the one used last first."""
-    marks = ", ".join("?" * len(ids))
-    query = f"SELECT {_SESSION_FACTS} FROM sessions WHERE id IN ({marks}) ORDER BY updated_at DESC"
+    query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id IN ({placeholders(ids)}) ORDER BY updated_at DESC"
     return [SessionFacts(*row) for row in connection.execute(query, ids).fetchall()]
 
 
@@ -98,6 +99,34 @@ def turns_of(connection: JournalConnection, session_id: str, first: int = 0) -> 
     """The turns of a session that have started, from that one on."""
     query = f"SELECT {_TURN_FACTS} FROM turns WHERE session_id = ? AND ordinal >= ? ORDER BY ordinal"
     return [TurnFacts(*row) for row in connection.execute(query, (session_id, first)).fetchall()]
+
+
+def find_turn(connection: JournalConnection, turn_id: str) -> TurnFacts | None:
+    """The turn of that id, of any session."""
+    row = connection.execute(f"SELECT {_TURN_FACTS} FROM turns WHERE id = ?", (turn_id,)).fetchone()
+    return None if row is None else TurnFacts(*row)
+
+
+def find_request(connection: JournalConnection, session_id: str, request_key: str) -> TurnFacts | None:
+    """The turn of a session with that idempotency key."""
+    query = f"SELECT {_TURN_FACTS} FROM turns WHERE session_id = ? AND request_key = ?"
+    row = connection.execute(query, (session_id, request_key)).fetchone()
+    return None if row is None else TurnFacts(*row)
+
+
+def later_turns(connection: JournalConnection, turn: TurnFacts) -> tuple[int, int]:
+    """How many turns of its conversation came after a turn, and how many wait to be started."""
+    query = (
+        "SELECT count(*) FILTER (WHERE ordinal > ?), count(*) FILTER (WHERE state = 'queued') FROM turns "
+        "WHERE session_id = ? AND undone = 0 AND id != ?"
+    )
+    return connection.execute(query, (turn.ordinal, turn.session_id, turn.id)).fetchone()
+
+
+def requested_turns(connection: JournalConnection, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The session and the turn of each of these idempotency keys, as far as there is one."""
+    query = f"SELECT request_key, session_id, id FROM turns WHERE request_key IN ({placeholders(keys)})"
+    return {key: (session_id, turn_id) for key, session_id, turn_id in connection.execute(query, keys).fetchall()}
 
 
 def calls_of(
@@ -135,10 +164,25 @@ def messages_of(
     return [StoredMessage(*row) for row in connection.execute(query, values).fetchall()]
 
 
-def child_ids(connection: JournalConnection, session_id: str) -> list[str]:
-    """The sessions that this one delegated to, in the order of their start."""
-    query = "SELECT id FROM sessions WHERE parent_id = ? ORDER BY created_at, rowid"
-    return [child for (child,) in connection.execute(query, (session_id,)).fetchall()]
+def is_stored(connection: JournalConnection, session_id: str) -> bool:
+    """Whether a session is there."""
+    return connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is not None
+
+
+def child_ids(connection: JournalConnection, session_id: str, call: str = "") -> list[str]:
+    """The sessions that this one delegated to, in the order of their start; with ``call``, in that tool call."""
+    where = "parent_id = :id AND parent_call = :call" if call else "parent_id = :id"
+    query = f"SELECT id FROM sessions WHERE {where} ORDER BY created_at, rowid"
+    return [child for (child,) in connection.execute(query, {"id": session_id, "call": call}).fetchall()]
+
+
+def family_ids(connection: JournalConnection, session_id: str) -> list[str]:
+    """A session and all it delegated to, whether or not it is there."""
+    query = (
+        "WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_id = f.id) "
+        "SELECT id FROM family"
+    )
+    return [member for (member,) in connection.execute(query, (session_id,)).fetchall()]
 
 
 def descendants(connection: JournalConnection, session_id: str) -> list[str]:

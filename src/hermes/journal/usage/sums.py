@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes.journal.turns.steps import PLUGIN_KEY
+from hermes.journal.turns.steps import NOT_ASIDE, PLUGIN_KEY
 
 if TYPE_CHECKING:
     from hermes.journal.store.connection import JournalConnection
@@ -107,3 +107,22 @@ def _sum(store: Store, before: str, condition: str, values: dict[str, Any]) -> S
         return Spent()
     query = before + _SUM.format(condition=condition)
     return store.read(lambda connection: Spent(*connection.execute(query, values).fetchone()))
+
+
+def turn_sums(connection: JournalConnection, session_id: str, turn_id: str) -> tuple[Any, ...]:
+    """The tokens that a turn used, its cost and its calls, in the order of the fields of a usage."""
+    query = (
+        "SELECT coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(cache_read_tokens), 0), "
+        "coalesce(sum(cache_write_tokens), 0), coalesce(sum(reasoning_tokens), 0), sum(cost_usd), count(*) "
+        "FROM model_calls WHERE session_id = ? AND turn_id = ?"
+    )
+    return connection.execute(query, (session_id, turn_id)).fetchone()
+
+
+def turn_endpoint(connection: JournalConnection, session_id: str, turn_id: str) -> tuple[str, str]:
+    """The provider and the model that a turn asked last; empty when it asked none."""
+    query = (
+        f"SELECT provider, model FROM model_calls WHERE session_id = ? AND turn_id = ? AND {NOT_ASIDE} "
+        "ORDER BY started_at DESC LIMIT 1"
+    )
+    return connection.execute(query, (session_id, turn_id)).fetchone() or ("", "")

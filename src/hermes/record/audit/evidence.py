@@ -6,6 +6,7 @@ line with the digest of all bytes before it. A redacted body leaves its digest b
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,19 +15,17 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.journal.bodies import blobs_of, body_digest
-from hermes.journal.events import first_link, next_link
+from hermes.journal.bodies import MissingBlob, blob_text, blobs_of, body_digest
+from hermes.journal.events import first_link, next_link, stored_events
+from hermes.journal.history.copies import check_size
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
-from hermes.record.rows import check_size
 from hermes.trace.seals import Seal
 from hermes.version import __version__
 
 EVIDENCE_VERSION = 1
 _MARK = "hermes_evidence"
-_EVENT_FIELDS = ("seq", "turn_id", "kind", "key", "effect", "body", "at", "epoch", "chain")
-_QUERY = f"SELECT {', '.join(_EVENT_FIELDS)} FROM events WHERE session_id = ? ORDER BY seq"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -59,11 +58,10 @@ def _lines(
     connection: JournalConnection, session_id: str, seals: Sequence[Seal], redact: Sequence[str]
 ) -> Iterator[bytes]:
     yield _encode({_MARK: EVIDENCE_VERSION, "session": session_id, "hermes": __version__})
-    rows = connection.execute(_QUERY, (session_id,)).fetchall()
     events: list[dict[str, Any]] = []
     blobs: dict[str, str] = {}
-    for row in rows:
-        event: dict[str, Any] = dict(zip(_EVENT_FIELDS, row, strict=True))
+    for stored in stored_events(connection, session_id):
+        event = stored._asdict()
         event["chain"] = (event["chain"] or b"").hex()
         if any(fnmatch.fnmatchcase(event["key"] or event["kind"], pattern) for pattern in redact):
             event["body"] = f'{{"$redacted":"{body_digest(event["body"])}"}}'
@@ -72,9 +70,8 @@ def _lines(
                 blobs[digest] = ""
         events.append(event)
     for digest in blobs:
-        found = connection.execute("SELECT data FROM blobs WHERE sha256 = ?", (digest,)).fetchone()
-        if found is not None:
-            yield _encode({"blob": digest, "data": found[0]})
+        with contextlib.suppress(MissingBlob):
+            yield _encode({"blob": digest, "data": blob_text(connection, digest)})
     for event in events:
         yield _encode({"event": event})
     for seal in seals:

@@ -22,6 +22,8 @@ from hermes.config.schema.sections import BudgetsConfig, Config
 from hermes.config.secrets import home_secrets
 from hermes.errors import HermesError
 from hermes.host import RECORDED_OPTIONS, Host, HostOptions
+from hermes.journal.history.copies import read_sessions, read_turns, remove_turns, set_head, stored_bytes, write_rows
+from hermes.journal.history.rows import is_stored
 from hermes.journal.store.port import Store
 from hermes.models.profiles import PROFILES
 from hermes.record.bundle import write_bundle
@@ -30,7 +32,6 @@ from hermes.record.recording import Recording, TurnRecording, load_recording
 from hermes.record.replay.inputs import RecordedInputs, RecordedResponder, RecordedWindows
 from hermes.record.replay.tools import RecordedTools
 from hermes.record.replay.transport import NoNetwork, RecordedTransport
-from hermes.record.rows import read_sessions, read_turns, remove_turns, set_head, stored_bytes, write_rows
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt, new_id
 from hermes.tools.toolsets import toolset_name, toolsets
@@ -269,7 +270,7 @@ class _ReplayRun:
             rows.tables["sessions"] = session.tables["sessions"]
 
         def write(connection: Any) -> None:
-            if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (recording.id,)).fetchone():
+            if is_stored(connection, recording.id):
                 rows.tables["sessions"] = []
             remove_turns(connection, recording.id, first)
             write_rows(connection, rows)

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from hermes.errors import SessionNotFound
 from hermes.journal.bodies import unpack
+from hermes.journal.events import stored_event, stored_events
 from hermes.journal.store.connection import JournalConnection
 from hermes.trace.clean import Cleaner
 
@@ -15,9 +16,6 @@ from hermes.trace.clean import Cleaner
 LONGEST_TEXT = 20_000
 #: Read beyond the cut, so that a secret across it is masked as a whole.
 _SLACK = 4_096
-
-_EVENT = "SELECT turn_id, kind, key, effect, body, at, epoch, chain FROM events WHERE session_id = ? AND seq = ?"
-_LIST = "SELECT seq, kind, key, at FROM events WHERE session_id = ? AND seq > ? ORDER BY seq"
 
 
 class EventDetail(Struct, omit_defaults=True, kw_only=True):
@@ -41,12 +39,11 @@ def event_detail(
     connection: JournalConnection, session_id: str, seq: int, clean: Cleaner, *, whole: bool = False
 ) -> EventDetail:
     """The event with that number. Raises ``SessionNotFound`` when there is none."""
-    row = connection.execute(_EVENT, (session_id, seq)).fetchone()
-    if row is None:
+    event = stored_event(connection, session_id, seq)
+    if event is None:
         raise SessionNotFound(f"session {session_id!r} has no event {seq}; it may have been deleted")
-    turn_id, kind, key, effect, body, at, epoch, chain = row
     try:
-        value = unpack(connection, body)
+        value = unpack(connection, event.body)
     except ValueError as error:
         value = {"error": f"the body cannot be read: {error}; 'hermes trace verify' says more"}
     cut = _Cut(clean, None if whole else LONGEST_TEXT)
@@ -54,13 +51,13 @@ def event_detail(
     return EventDetail(
         session=session_id,
         seq=seq,
-        turn=turn_id,
-        kind=kind,
-        key=key,
-        at=at,
-        effect=effect or "",
-        epoch=epoch,
-        chain=(chain or b"").hex(),
+        turn=event.turn_id,
+        kind=event.kind,
+        key=event.key,
+        at=event.at,
+        effect=event.effect or "",
+        epoch=event.epoch,
+        chain=(event.chain or b"").hex(),
         body=shown,
         left_out=cut.left_out,
     )
@@ -68,7 +65,7 @@ def event_detail(
 
 def event_list(connection: JournalConnection, session_id: str, after: int = 0) -> list[tuple[int, str, str, float]]:
     """Number, kind, key and time of the events with a number above ``after``."""
-    return [tuple(row) for row in connection.execute(_LIST, (session_id, after)).fetchall()]
+    return [(event.seq, event.kind, event.key, event.at) for event in stored_events(connection, session_id, after)]
 
 
 class _Cut:

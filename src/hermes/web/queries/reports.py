@@ -11,7 +11,7 @@ from msgspec.structs import asdict as struct_fields
 from hermes.config import Config, load_config
 from hermes.config.schema.sections import BudgetLimitsConfig
 from hermes.errors import ConfigError
-from hermes.journal.store.connection import JournalConnection
+from hermes.journal.history.lists import principals_since
 from hermes.journal.store.port import Store
 from hermes.journal.usage.plugins import plugin_totals
 from hermes.journal.usage.spending import total, usage_by, usage_overview
@@ -83,12 +83,7 @@ def _budget(kind: str, name: str, limits: BudgetLimitsConfig, spent: Spent | Non
 
 def _principals(store: Store) -> list[str]:
     """The callers whose sessions were used today."""
-    query = "SELECT DISTINCT principal FROM sessions WHERE principal <> '' AND updated_at >= ?"
-
-    def read(connection: JournalConnection) -> list[str]:
-        return [name for (name,) in connection.execute(query, (midnight(),)).fetchall()]
-
-    return store.read(read)
+    return store.read(lambda connection: principals_since(connection, midnight()))
 
 
 # -- plugins --------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from hermes.config.schema.sections import JournalConfig
 from hermes.errors import CommitUnknown, JournalError, JournalTooNew, JournalUnavailable, LeaseLost
 from hermes.journal.bodies import drop_unused_blobs, put_blob
 from hermes.journal.history.inspection import inspect_session
+from hermes.journal.history.tail import EventStream
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import schema
 from hermes.journal.store.connection import JournalConnection
@@ -26,7 +27,6 @@ from hermes.journal.store.postgres.dialect import translate
 from hermes.journal.store.postgres.runner import PostgresRunner
 from hermes.journal.store.postgres.store import PostgresStore
 from hermes.journal.store.sqlite.database import empty_journal
-from hermes.trace.journal.tail import EventStream
 from hermes.trace.verify.session import verify
 from journal.kit import finish_turn, insert_session, rows, session_ids, start_turn
 from support.cut_proxy import Cut, CutProxy

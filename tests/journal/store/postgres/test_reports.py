@@ -17,11 +17,11 @@ from hermes.journal.sessions import Sessions
 from hermes.journal.store.port import Store, open_store
 from hermes.journal.turns.recovery import dead_letters
 from hermes.journal.turns.steps import ModelCallRow, record_plugin_calls
+from hermes.journal.usage import latency
+from hermes.journal.usage.overview import overview
 from hermes.journal.usage.plugins import PluginCalls, plugin_totals, recent_counters, record_plugin_counters
 from hermes.journal.usage.spending import GROUPINGS, session_spending, usage_by, usage_overview
 from hermes.journal.usage.sums import spent_in_session, spent_in_turn, spent_today
-from hermes.trace.journal import latency
-from hermes.trace.journal.overview import overview
 from journal.kit import finish_turn, start_turn
 
 NOW = time.time()

@@ -23,14 +23,14 @@ from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
+from hermes.journal.usage.latency import GROUPINGS
 from hermes.sanitize import Redactor
-from hermes.trace.journal.latency import GROUPINGS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from hermes.journal.history.tail import StreamedEvent
+    from hermes.journal.usage.overview import Overview
     from hermes.trace.clean import Cleaner
-    from hermes.trace.journal.overview import Overview
-    from hermes.trace.journal.tail import StreamedEvent
     from hermes.trace.records import SessionRecord
 
 DEFAULT_LIMIT = 20
@@ -61,7 +61,7 @@ _HEADINGS = ("ID", "STARTED", "TURNS", "CALLS", "TOOLS", "TOKENS", "COST")
 
 
 def _list(args: argparse.Namespace) -> Report:
-    from hermes.trace.journal.overview import overview
+    from hermes.journal.usage.overview import overview
 
     limit: int = args.limit or (_NO_LIMIT if args.all else DEFAULT_LIMIT)
     with open_store() as store, contextlib.closing(store.new_runner()) as runner:
@@ -136,8 +136,8 @@ def _has_unicode() -> bool:
 
 
 def _tail(args: argparse.Namespace) -> None:
+    from hermes.journal.history.tail import EventStream
     from hermes.trace.clean import Cleaner
-    from hermes.trace.journal.tail import EventStream
 
     with open_store() as store:
         clean = Cleaner(home_redactor(hermes_home()))

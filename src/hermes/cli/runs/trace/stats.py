@@ -8,7 +8,7 @@ from hermes.cli.report import Report, aligned
 from hermes.cli.runs.trace.format import cost, duration, width
 from hermes.cli.runs.trace.session_argument import open_store
 from hermes.cli.terminal import cells, fitted, one_line
-from hermes.trace.journal.latency import Figures, figures
+from hermes.journal.usage.latency import Figures, figures
 
 _LONGEST_NAME = 50
 _SHORTEST_NAME = 12

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import msgspec
 
 from hermes.journal.bodies import clean_text, message_text, unpack
+from hermes.journal.history.rows import TurnFacts, find_request, later_turns, messages_of
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
-from hermes.journal.turns.steps import TurnState
 
 RequestKind = Literal["chat", "response", "run"]
 
@@ -40,16 +40,6 @@ class ApiRequestRow(msgspec.Struct, frozen=True):
         """The endpoint that it came to."""
         found: list[RequestKind] = [kind for kind, prefix in PREFIXES.items() if self.id.startswith(prefix)]
         return found[0]
-
-
-class TurnRow(msgspec.Struct, frozen=True):
-    """The turn of a request in the journal."""
-
-    id: str
-    session_id: str
-    ordinal: int
-    state: TurnState
-    answer: str | None
 
 
 class ApiRequests:
@@ -114,30 +104,21 @@ class ApiRequests:
 
     # -- their turns --------------------------------------------------------------------------------------------
 
-    def turn(self, row: ApiRequestRow) -> TurnRow | None:
+    def turn(self, row: ApiRequestRow) -> TurnFacts | None:
         """The turn of a request; None when it was never accepted, or its session was deleted."""
-        query = "SELECT id, session_id, ordinal, state, answer FROM turns WHERE session_id = ? AND request_key = ?"
-        found = self._store.read(lambda connection: connection.execute(query, (row.session_id, row.id)).fetchone())
-        return None if found is None else TurnRow(*found)
+        return self._store.read(lambda connection: find_request(connection, row.session_id, row.id))
 
-    def later_turns(self, turn: TurnRow) -> tuple[int, int]:
+    def later_turns(self, turn: TurnFacts) -> tuple[int, int]:
         """How many turns of its conversation came after a turn, and how many wait to be started."""
-        query = (
-            "SELECT count(*) FILTER (WHERE ordinal > ?), count(*) FILTER (WHERE state = 'queued') FROM turns "
-            "WHERE session_id = ? AND undone = 0 AND id != ?"
-        )
-        values = (turn.ordinal, turn.session_id, turn.id)
-        return self._store.read(lambda connection: connection.execute(query, values).fetchone())
+        return self._store.read(lambda connection: later_turns(connection, turn))
 
-    def said_in(self, turn: TurnRow) -> list[str]:
+    def said_in(self, turn: TurnFacts) -> list[str]:
         """What the assistant said in a turn, step by step."""
-        query = (
-            "SELECT body FROM messages WHERE session_id = ? AND turn = ? AND role = 'assistant' ORDER BY step, position"
-        )
 
         def read(connection: JournalConnection) -> list[str]:
-            rows = connection.execute(query, (turn.session_id, turn.ordinal)).fetchall()
-            return [text for (body,) in rows if (text := message_text(unpack(connection, body)))]
+            said = messages_of(connection, turn.session_id, turn.ordinal, role="assistant")
+            texts = [message_text(unpack(connection, one.body)) for one in said if one.turn == turn.ordinal]
+            return [text for text in texts if text]
 
         return self._store.read(read)
 

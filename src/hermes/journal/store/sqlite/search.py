@@ -239,3 +239,10 @@ def _is_damage(error: sqlite3.Error) -> bool:
     """Whether a new index would help, as it would not when the disk is full or the file is locked."""
     code: str = getattr(error, "sqlite_errorname", None) or "SQLITE_ERROR"
     return code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_CONSTRAINT"))
+
+
+def messages_after(connection: JournalConnection, watermark: int) -> tuple[int, int]:
+    """The number of the last message there ever was, and how many with words have a higher one than ``watermark``."""
+    last = connection.execute("SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'messages'), 0)")
+    behind = "SELECT count(*) FROM messages WHERE id > ? AND role IN ('user', 'assistant')"
+    return last.fetchone()[0], connection.execute(behind, (watermark,)).fetchone()[0]

@@ -15,8 +15,8 @@ from hermes.journal.runner import FileRunner
 from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.journal.turns.lifecycle import begin_turn
 from hermes.journal.turns.steps import ModelCallRow, record_plugin_calls
+from hermes.journal.usage.latency import figures, percentile
 from hermes.journal.usage.plugins import PluginCalls, record_plugin_counters
-from hermes.trace.journal.latency import figures, percentile
 
 
 @pytest.mark.parametrize(("part", "expected"), [(0.5, 5), (0.95, 10), (1.0, 10), (0.1, 1), (0.11, 2)])

@@ -1,13 +1,16 @@
-"""Rows of recorded sessions: read from one journal, written to another one as they are."""
+"""Copies of sessions: their rows, read from one journal and written to another one as they are."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from hermes.errors import HermesError
-from hermes.journal.bodies import MissingBlob, blobs_of
+from hermes.journal.bodies import MissingBlob, blob_text, blobs_of
+from hermes.journal.history.rows import family_ids
+from hermes.journal.records import SessionPlace
 from hermes.journal.store.connection import ROW_NUMBER, Cursor, JournalConnection
 from hermes.journal.store.port import Store
 
@@ -30,12 +33,6 @@ _OF_TURNS = {
     "questions": f"session_id = :id AND {_TURN_IDS} ORDER BY rowid",
 }
 TABLES = tuple(_ALL)
-_FAMILY = (
-    "WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_id = f.id) "
-    "SELECT id FROM family"
-)
-
-
 #: The largest run that can be taken out of the journal: it is held in memory.
 MOST_BYTES = 1_000_000_000
 _SIZES = (
@@ -55,11 +52,6 @@ class SessionRows:
     uses: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
 
-def family_of(connection: JournalConnection, session_id: str) -> list[str]:
-    """A session and those that it delegated to."""
-    return [found for (found,) in connection.execute(_FAMILY, (session_id,)).fetchall()]
-
-
 def stored_bytes(store: Store) -> int:
     """The size of the files of a journal; 0 when it is not in files."""
     return sum(path.stat().st_size for path in store.files() if path.exists())
@@ -71,9 +63,8 @@ def check_size(store: Store, session_id: str) -> None:
         return  # no session is larger than the files
 
     def measure(connection: JournalConnection) -> int:
-        found = family_of(connection, session_id)
         total = 0
-        for one in found:
+        for one in family_ids(connection, session_id):
             total += sum(connection.execute(query, (one,)).fetchone()[0] or 0 for query in _SIZES)
         return total
 
@@ -119,10 +110,10 @@ def _read(
         for digest in _blobs(connection, row):
             rows.uses.add((session_id, digest))
             if digest not in rows.blobs:
-                data = connection.execute("SELECT data FROM blobs WHERE sha256 = ?", (digest,)).fetchone()
-                if data is None:
-                    raise HermesError(f"session {session_id}: the stored text {digest} is missing from the journal")
-                rows.blobs[digest] = data[0]
+                try:
+                    rows.blobs[digest] = blob_text(connection, digest)
+                except MissingBlob as error:
+                    raise HermesError(f"session {session_id}: {error} from the journal") from None
 
 
 def _blobs(connection: JournalConnection, row: Row) -> list[str]:
@@ -172,10 +163,37 @@ def remove_turns(connection: JournalConnection, session_id: str, first: int) -> 
         connection.execute("DELETE FROM events WHERE session_id = ? AND seq >= ?", (session_id, row[0]))
 
 
-def set_head(connection: JournalConnection, session_id: str) -> None:
-    """Let the session continue behind its last event."""
+def set_head(connection: JournalConnection, session_id: str, runner: str | None = None) -> None:
+    """Let the session continue behind its last event, in the hands of that runner."""
     connection.execute(
         "UPDATE sessions SET head_seq = coalesce((SELECT max(seq) FROM events WHERE session_id = :id), 0), "
-        "runner = NULL WHERE id = :id",
-        {"id": session_id},
+        "runner = :runner WHERE id = :id",
+        {"id": session_id, "runner": runner},
+    )
+
+
+# -- changes to a copy, before its events are chained -----------------------------------------------------------------
+
+
+def replace_body(connection: JournalConnection, session_id: str, seq: int, body: str) -> None:
+    """Give an event another body."""
+    connection.execute("UPDATE events SET body = ? WHERE session_id = ? AND seq = ?", (body, session_id, seq))
+
+
+def replace_message(connection: JournalConnection, session_id: str, place: SessionPlace, body: str) -> None:
+    """Put a message of the user at its place."""
+    values = (session_id, *place)
+    connection.execute("DELETE FROM messages WHERE session_id = ? AND turn = ? AND step = ? AND position = ?", values)
+    connection.execute(
+        "INSERT INTO messages (session_id, turn, step, position, role, body) VALUES (?, ?, ?, ?, 'user', ?)",
+        (*values, body),
+    )
+
+
+def add_step(connection: JournalConnection, session_id: str, turn_id: str, key: str, body: str) -> None:
+    """Add a finished step behind the last event."""
+    connection.execute(
+        "INSERT INTO events (session_id, seq, turn_id, kind, key, effect, body, at, epoch) "
+        "SELECT ?, max(seq) + 1, ?, 'step_done', ?, 'pure', ?, ?, 1 FROM events WHERE session_id = ?",
+        (session_id, turn_id, key, body, time.time(), session_id),
     )
