@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hermes.testing.scripted.server import ScriptedProvider
 
 
-def _import_our_modules_as_they_are() -> None:
+def _switch_off_assertion_rewriting() -> None:
     """Take Hermes off the packages whose ``assert`` statements pytest rewrites when their modules are imported.
 
     pytest does it to every package that has a pytest plugin. Hermes does not need it, it costs seconds, and in CPython
@@ -34,7 +34,7 @@ def _import_our_modules_as_they_are() -> None:
             finder.mark_rewrite()  # it forgets what it has looked up
 
 
-_import_our_modules_as_they_are()
+_switch_off_assertion_rewriting()
 
 #: The first bytes of a test that ``hermes test add`` wrote.
 _CASE = b"# hermes test"

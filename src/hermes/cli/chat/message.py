@@ -20,7 +20,7 @@ _PIPE_SECONDS = 1.0
 
 def read_message(args: argparse.Namespace) -> str | list[dict[str, Any]] | None:
     """The user message: text, or text and images. None when none is given."""
-    text = _text(args)
+    text = _given_text(args)
     if text is not None and not text.strip():
         raise HermesError("the message is empty")
     if text is not None and not text.startswith("/"):
@@ -33,7 +33,7 @@ def read_message(args: argparse.Namespace) -> str | list[dict[str, Any]] | None:
     return [{"type": "text", "text": text or "Describe this image."}, *parts]
 
 
-def _text(args: argparse.Namespace) -> str | None:
+def _given_text(args: argparse.Namespace) -> str | None:
     words: list[str] = args.message
     if words and args.query is not None:
         raise HermesError("two messages: one as words, one with --query; give one of them")

@@ -1,15 +1,26 @@
-"""Signals of a command that runs turns: they cancel the turns, which then end cleanly."""
+"""Signals of a command: handled while it works; those of a command that runs turns end the turns cleanly."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from types import FrameType
 
 from hermes.cli.failures import EXIT_INTERRUPTED
 from hermes.scope import Interrupt
+
+
+@contextlib.contextmanager
+def handled_signals(handler: Callable[[int, FrameType | None], None], *numbers: int) -> Generator[None]:
+    """While the block runs, these signals call the handler; without numbers, SIGINT and SIGTERM."""
+    before = {number: signal.signal(number, handler) for number in numbers or (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 @contextlib.contextmanager
@@ -24,9 +35,5 @@ def cancelled_by_signals(interrupt: Interrupt) -> Generator[None]:
             os._exit(EXIT_INTERRUPTED)
         interrupt.cancel("keyboard interrupt" if number == signal.SIGINT else "terminated")
 
-    previous = {number: signal.signal(number, cancel) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
+    with handled_signals(cancel, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

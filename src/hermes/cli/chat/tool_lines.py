@@ -71,7 +71,7 @@ def finished_line(
     code = exit_code(event, declared)
     if code:
         error = f"exit {code}"
-    return _line(head, subject, short_duration(event.duration_ms / 1000), error, width=width, symbols=symbols)
+    return _fitted_line(head, subject, short_duration(event.duration_ms / 1000), error, width=width, symbols=symbols)
 
 
 def whole_error(event: ToolEnded, redactor: Redactor) -> str:
@@ -92,7 +92,7 @@ def child_finished_line(
     head = f"{_CHILD_INDENT}{symbols.ok if ok else symbols.failed} {_child_name(event)}"
     error = "" if ok else _error(event.child_status, event.child_error, redactor)
     duration = short_duration(event.duration_ms / 1000)
-    return _line(head, _safe(event.child_goal, redactor), duration, error, width=width, symbols=symbols)
+    return _fitted_line(head, _safe(event.child_goal, redactor), duration, error, width=width, symbols=symbols)
 
 
 def running_line(what: Running, now: float, *, width: int, symbols: Symbols = UNICODE) -> str:
@@ -105,7 +105,7 @@ def running_line(what: Running, now: float, *, width: int, symbols: Symbols = UN
         room = max(width // 3, width - cells(head) - cells(what.activity) - 15)
         goal = fitted(subject, room, symbols.ellipsis) if width - cells(head) - room > 20 else ""
         subject = f"{goal} {symbols.arrow} {what.activity}" if goal else what.activity
-    return _line(head, subject, running_time(elapsed), "", width=width, symbols=symbols)
+    return _fitted_line(head, subject, running_time(elapsed), "", width=width, symbols=symbols)
 
 
 class RunningTools:
@@ -188,7 +188,7 @@ def _subject(name: str, value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _line(head: str, subject: str, duration: str, error: str, *, width: int | None, symbols: Symbols) -> str:
+def _fitted_line(head: str, subject: str, duration: str, error: str, *, width: int | None, symbols: Symbols) -> str:
     if width is None:
         subject = fitted(subject, _USUAL, symbols.ellipsis)
         return "  ".join(filter(None, (f"{head} {subject}".rstrip(), duration, error)))

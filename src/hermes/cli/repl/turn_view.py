@@ -88,7 +88,7 @@ class TurnView(TurnRenderer):
         self._diffs: dict[str, str] = {}
 
     @cached_property
-    def _text(self) -> MarkdownStream:
+    def _markdown(self) -> MarkdownStream:
         """The answer as it streams in. Created lazily: its imports are slow."""
         from hermes.cli.repl.markdown.stream import MarkdownStream
 
@@ -107,7 +107,7 @@ class TurnView(TurnRenderer):
 
     def take(self, event: TurnEvent) -> str:
         """The finished text that an event adds."""
-        self._text.width = self.width
+        self._markdown.width = self.width
         if isinstance(event, TextDelta | ToolStarted):
             self.activity = "working"
         self._added = ""
@@ -118,10 +118,10 @@ class TurnView(TurnRenderer):
         self.start()
 
     def text(self, text: str) -> None:
-        self._added += self._text.feed(text)
+        self._added += self._markdown.feed(text)
 
     def text_over(self) -> None:
-        self._added += self._text.finish()
+        self._added += self._markdown.finish()
 
     def reasoning(self, text: str) -> None:
         """Show thoughts line by line: they are not Markdown."""
@@ -192,11 +192,11 @@ class TurnView(TurnRenderer):
 
     def end(self, result: TurnResult) -> str:
         """The text that the end of the turn adds."""
-        self._text.width = self.width
+        self._markdown.width = self.width
         shown, text = self._shown, self.break_off()
         if result.status in ("completed", "incomplete") and shown != result.answer:
             # Nothing was streamed, or a plugin replaced it: show the recorded answer.
-            text += self._text.feed(result.answer) + self._text.finish()
+            text += self._markdown.feed(result.answer) + self._markdown.finish()
         if result.status == "incomplete":
             text += self._wrapped_red(f"! {one_line(self._redactor.redact(result.error or result.finish_reason))}")
         elif result.status == "interrupted":
@@ -227,7 +227,7 @@ class TurnView(TurnRenderer):
             what = Running(doing, "" if self._retry else self._task, self._since)
             running = [*running, running_line(what, self._clock(), width=self.width, symbols=self._symbols)]
         running = running[-rows:]
-        pending = word_wrapped(self._reasoning or self._text.pending, self.width)
+        pending = word_wrapped(self._reasoning or self._markdown.pending, self.width)
         room = rows - len(running)
         return [*(pending[-room:] if room > 0 else []), *running]
 

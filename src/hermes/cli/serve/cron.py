@@ -15,6 +15,7 @@ from msgspec.structs import asdict, replace
 
 from hermes.cli import opened_home
 from hermes.cli.arguments import JSON, Action, Argument, CommandSpec, flag, positive_number
+from hermes.cli.chat.signals import handled_signals
 from hermes.cli.report import Report, table
 from hermes.cli.terminal import one_line, print_data, print_error, print_json, print_note, print_warnings
 from hermes.commands.text import duration, plural
@@ -335,8 +336,6 @@ def _run_now(args: argparse.Namespace, home: Path) -> int:
 
 def _interruptible(scheduler: Scheduler, schedule: Schedule) -> RunReport:
     """Run a schedule; a signal interrupts it."""
-    import signal
-
     from hermes.schedules.run import BY_HAND
 
     run = scheduler.begin(schedule)
@@ -344,12 +343,8 @@ def _interruptible(scheduler: Scheduler, schedule: Schedule) -> RunReport:
     def interrupt(_number: int, _frame: object) -> None:
         run.interrupt.cancel(BY_HAND)
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handled_signals(interrupt):
         return run.execute()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _tick(_args: argparse.Namespace, home: Path) -> Report:
@@ -389,7 +384,6 @@ def _daemon(_args: argparse.Namespace, home: Path) -> None:
 @contextlib.contextmanager
 def _stopping(scheduler: Scheduler, stop: Any = None) -> Generator[None]:
     """While the block runs, SIGINT and SIGTERM stop the scheduler: its runs are left to the next one."""
-    import signal
     import threading
 
     def handle(_number: int, _frame: object) -> None:
@@ -400,12 +394,8 @@ def _stopping(scheduler: Scheduler, stop: Any = None) -> Generator[None]:
             # Waiting for threads is nothing for a signal handler.
             threading.Thread(target=scheduler.close, daemon=True).start()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handled_signals(handle):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _ignore(_report: RunReport) -> None:

@@ -28,7 +28,7 @@ def run_test(args: argparse.Namespace, _installed: InstalledPlugins) -> Report:
         run_tools=not args.skip_tools,
     )
     return Report(
-        _document(report), _lines(report), code=1 if report.errors or (args.strict and report.findings) else 0
+        _document(report), _report_lines(report), code=1 if report.errors or (args.strict and report.findings) else 0
     )
 
 
@@ -53,15 +53,15 @@ def _folder(path: str) -> Path:
     return manifest.path
 
 
-def _lines(report: ConformanceReport) -> list[str]:
-    found = [_line(finding) for finding in report.findings]
+def _report_lines(report: ConformanceReport) -> list[str]:
+    found = [_finding_line(finding) for finding in report.findings]
     verdict = f"{plural(len(report.errors), 'error')}, {plural(len(report.warnings), 'warning')}"
     if not report.findings:
         verdict = "conforms to the contract"
     return [*found, f"{report.plugin}: {verdict} ({report.calls} calls in {report.seconds:.1f} s)"]
 
 
-def _line(finding: ConformanceFinding) -> str:
+def _finding_line(finding: ConformanceFinding) -> str:
     where = f"{_short(finding.file)}:{finding.line}: " if finding.file else ""
     return f"{where}{finding.severity} [{finding.rule}] {one_line(finding.text)}"
 

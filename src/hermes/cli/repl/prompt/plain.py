@@ -13,6 +13,7 @@ from typing import TextIO
 
 from hermes.agent.events import TurnResult
 from hermes.cli.chat.output import TextOutput
+from hermes.cli.chat.signals import handled_signals
 from hermes.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST
 from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.prompt.streams import LineReader
@@ -106,13 +107,8 @@ class PlainPrompt:
         def take(number: int, _frame: FrameType | None) -> None:
             self._signals.append(number)
 
-        before = {number: signal.signal(number, take) for number in _SIGNALS}
-        try:
-            with self._lines.woken_by_signals():
-                yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        with handled_signals(take, *_SIGNALS), self._lines.woken_by_signals():
+            yield
 
     # -- display; called by any thread --------------------------------------------------------------------------
 

@@ -44,8 +44,8 @@ def list_lines(rows: Sequence[SessionRow], runner: Runner, waiting: Container[st
     for row in rows:
         state = "waiting" if row.id in waiting else _state(row.state, row.runner, runner)
         note = "" if state == "completed" else f"[{state}] "
-        note += f"({_safe_line(row.principal)}) " if row.principal else ""
-        title = _safe_line(row.title) or "(no title)"
+        note += f"({one_line(row.principal)}) " if row.principal else ""
+        title = one_line(row.title) or "(no title)"
         title = f"{note}{'> ' if row.parent_id else ''}{title}"
         if is_narrow:
             yield _fitted(f"{row.id}  {_ago(row.updated_at)}")
@@ -57,8 +57,8 @@ def list_lines(rows: Sequence[SessionRow], runner: Runner, waiting: Container[st
 def hit_lines(hits: Iterable[Hit]) -> Iterator[str]:
     """The messages that matched, each under its session."""
     for hit in hits:
-        yield _fitted(f"{hit.session_id:<{_ID_WIDTH}}  {_ago(hit.updated_at):<10}  {_safe_line(hit.title)}")
-        yield _fitted(f"  {_WHO.get(hit.role, hit.role)}: {_safe_line(hit.snippet)}")
+        yield _fitted(f"{hit.session_id:<{_ID_WIDTH}}  {_ago(hit.updated_at):<10}  {one_line(hit.title)}")
+        yield _fitted(f"  {_WHO.get(hit.role, hit.role)}: {one_line(hit.snippet)}")
 
 
 def event_lines(records: Iterable[Record]) -> Iterator[str]:
@@ -66,7 +66,7 @@ def event_lines(records: Iterable[Record]) -> Iterator[str]:
     for event in (record for record in records if record["record"] == "event"):
         name = f"{event['kind']} {event['key']}".strip()
         body = msgspec.json.encode(event["body"]).decode()
-        yield _fitted(f"{event['seq']:>5}  {_clock(event['at'])}  {name:<22}  {_safe_line(body)}")
+        yield _fitted(f"{event['seq']:>5}  {_clock(event['at'])}  {name:<22}  {one_line(body)}")
 
 
 # -- a conversation -------------------------------------------------------------------------------------------------
@@ -120,15 +120,15 @@ class Transcript:
         for index, call in enumerate(message["message"].get("tool_calls") or ()):
             result = self._results.get((turn["id"], f"tool:{message['step']}.{index}"))
             function = call["function"]
-            name, ending = _safe_line(function["name"], 40), _ending(result)
+            name, ending = one_line(function["name"], 40), _ending(result)
             room = max(width - len(name) - len(ending) - 3, 20)
-            yield f"{name} {_safe_line(function['arguments'], room)}  {ending}"
+            yield f"{name} {one_line(function['arguments'], room)}  {ending}"
             if result is not None:
                 done = RecordedCall(
                     function["name"], result.get("args", {}), result.get("result", ""), result["status"]
                 )
                 details = folded_details(done, builtin_declaration(done.tool_name))
-                yield from (_DETAIL + _safe_line(line.text, width - 4) for line in details)
+                yield from (_DETAIL + one_line(line.text, width - 4) for line in details)
 
 
 def transcript_lines(records: Iterable[Record], runner: Runner) -> Iterator[str]:
@@ -142,14 +142,14 @@ def transcript_lines(records: Iterable[Record], runner: Runner) -> Iterator[str]
             yield f"--- {_who(message)}{when} ".ljust(_RULE_WIDTH, "-")
             when = ""
             yield from (f"  ! {line}" for line in transcript.model_call_lines(turn, message["step"], ok=False))
-            text = _text(message)
+            text = _plain_text(message)
             if text:
                 yield text
             for line in transcript.tool_lines(turn, message, terminal_width(80) - 4):
                 yield line if line.startswith(_DETAIL) else f"  > {line}"
             yield from (f"  ({line})" for line in transcript.model_call_lines(turn, message["step"], ok=True))
         if turn["error"]:
-            yield f"  ! {turn['state']}: {_safe_line(turn['error'])}"
+            yield f"  ! {turn['state']}: {one_line(turn['error'])}"
 
 
 def markdown(records: Iterable[Record]) -> str:
@@ -157,20 +157,20 @@ def markdown(records: Iterable[Record]) -> str:
     transcript = Transcript(records)
     session = transcript.session
     lines = [
-        f"# {_safe_line(session['title']) or session['id']}",
+        f"# {one_line(session['title']) or session['id']}",
         "",
         f"Session `{session['id']}`, {_date(session['created_at'])}, {_model(session)}",
     ]
     for turn in transcript.turns:
         for message in transcript.messages(turn):
             lines += ["", f"## {_who(message)}", ""]
-            text = _text(message)
+            text = _plain_text(message)
             if text:
                 lines += [text, ""]
             for line in transcript.tool_lines(turn, message, _MARKDOWN_WIDTH):
                 lines.append(f"      {line.strip()}" if line.startswith(_DETAIL) else f"- {line}")
         if turn["error"]:
-            lines += ["", f"> {turn['state']}: {_safe_line(turn['error'])}"]
+            lines += ["", f"> {turn['state']}: {one_line(turn['error'])}"]
         if turn["undone"]:
             lines += ["", "> undone: not part of the conversation any more"]
     return "\n".join(lines).rstrip()
@@ -178,9 +178,9 @@ def markdown(records: Iterable[Record]) -> str:
 
 def _heading(session: Record, runner: Runner) -> Iterator[str]:
     yield f"Session  {session['id']}"
-    yield f"Title    {_safe_line(session['title']) or '(no title)'}"
+    yield f"Title    {one_line(session['title']) or '(no title)'}"
     yield f"Started  {_date(session['created_at'])}, last used {_ago(session['updated_at'])}"
-    yield f"Folder   {_safe_line(session['cwd'])}"
+    yield f"Folder   {one_line(session['cwd'])}"
     yield f"Model    {_model(session)}"
     yield f"Turns    {session['turns']}, {_state(session['state'], session['runner'], runner)}"
     usage = _usage(session)
@@ -197,7 +197,7 @@ def _who(message: Record) -> str:
     return _WHO.get(role, role)
 
 
-def _text(message: Record) -> str:
+def _plain_text(message: Record) -> str:
     return plain(message_text(message["message"])).strip("\n")
 
 
@@ -205,17 +205,17 @@ def _ending(result: Record | None) -> str:
     if result is None:
         return "no result"
     ending = f"{result['status']}, {short_duration(result['duration_ms'] / 1000)}"
-    return f"{ending}: {_safe_line(result['error_message'], 200)}" if result["error_message"] else ending
+    return f"{ending}: {one_line(result['error_message'], 200)}" if result["error_message"] else ending
 
 
 def _model_call_line(call: Record) -> str:
-    outcome = "" if call["status"] == "ok" else f"{call['status']}: {_safe_line(call['error'] or '', 200)}"
-    parts = (_safe_line(call["model"], 60), outcome, _usage(call), short_duration(call["duration"]))
+    outcome = "" if call["status"] == "ok" else f"{call['status']}: {one_line(call['error'] or '', 200)}"
+    parts = (one_line(call["model"], 60), outcome, _usage(call), short_duration(call["duration"]))
     return ", ".join(filter(None, parts))
 
 
 def _model(session: Record) -> str:
-    return _safe_line("/".join(filter(None, (session["provider"], session["model"])))) or "unknown model"
+    return one_line("/".join(filter(None, (session["provider"], session["model"])))) or "unknown model"
 
 
 def _usage(counts: Record) -> str:
@@ -233,10 +233,6 @@ def _state(state: str, owner: str | None, runner: Runner) -> str:
 
 
 # -- times and widths -------------------------------------------------------------------------------------------------
-
-
-def _safe_line(text: str, limit: int = 500) -> str:
-    return one_line(text, limit)
 
 
 def _ago(then: float) -> str:

@@ -42,7 +42,7 @@ def turn_rows(session: SessionRecord, turn: TurnRecord, depth: int = 0) -> Itera
     yield Row(
         depth,
         "turn",
-        _line(_user_text(turn)),
+        _label(_user_text(turn)),
         turn.started_at,
         turn.ended_at,
         ", ".join(notes),
@@ -71,24 +71,24 @@ def _model_rows(step: ModelStep, depth: int) -> Iterator[Row]:
     *earlier, last = step.attempts
     detail = usage_text(step.usage, cached=False) if step.is_answered else last.error or last.status
     label = f"{step.model} ({step.provider})" if step.provider else step.model
-    yield Row(depth, "model", label, step.started_at, step.ended_at, _line(detail), not step.is_answered)
+    yield Row(depth, "model", label, step.started_at, step.ended_at, _label(detail), not step.is_answered)
     if earlier:
         for number, attempt in enumerate(step.attempts, start=1):
             name = f"{number}: {attempt.model} ({attempt.provider})"
             failed = attempt.status != "ok"
-            words = _line(attempt.error) if failed else "ok"
+            words = _label(attempt.error) if failed else "ok"
             yield Row(depth + 1, "attempt", name, attempt.started_at, attempt.ended_at, words, failed)
 
 
 def _tool_rows(tool: ToolStep, turn: TurnRecord, children: Children, depth: int) -> Iterator[Row]:
     arguments = msgspec.json.encode(tool.args).decode() if tool.args else ""
     failed = tool.status not in ("ok", "running")
-    detail = f"{tool.status}: {_line(tool.error_message)}" if tool.error_message else tool.status
-    yield Row(depth, "tool", _line(f"{tool.name} {arguments}"), tool.started_at, tool.ended_at, detail, failed)
+    detail = f"{tool.status}: {_label(tool.error_message)}" if tool.error_message else tool.status
+    yield Row(depth, "tool", _label(f"{tool.name} {arguments}"), tool.started_at, tool.ended_at, detail, failed)
     for one in tool.approvals:
         answer = one.choice or "no answer yet"
         label = f"{', '.join(one.rules)}: {one.description}"
-        yield Row(depth + 1, "approval", _line(label), one.asked_at, one.answered_at, answer, one.choice == "deny")
+        yield Row(depth + 1, "approval", _label(label), one.asked_at, one.answered_at, answer, one.choice == "deny")
     for child in children.get((turn.id, tool.tool_call_id), ()):
         yield from _child_rows(child, depth + 1)
 
@@ -96,7 +96,7 @@ def _tool_rows(tool: ToolStep, turn: TurnRecord, children: Children, depth: int)
 def _child_rows(child: SessionRecord, depth: int) -> Iterator[Row]:
     label = f"{child.goal} ({child.id})".strip()
     failed = child.status in ("failed", "interrupted")
-    yield Row(depth, "child", _line(label), child.started_at, child.ended_at, child.status, failed)
+    yield Row(depth, "child", _label(label), child.started_at, child.ended_at, child.status, failed)
     for turn in child.turns:
         # The only user message of a child is its task, shown in the line above.
         yield from list(turn_rows(child, turn, depth))[1:]
@@ -110,7 +110,7 @@ def side_rows(session: SessionRecord) -> list[Row]:
 def _side_row(call: SideCall, depth: int) -> Row:
     attempt = call.attempt
     failed = attempt.status != "ok"
-    detail = _line(attempt.error) if failed else usage_text(call.usage, cached=False)
+    detail = _label(attempt.error) if failed else usage_text(call.usage, cached=False)
     label = f"{call.purpose}: {attempt.model}"
     return Row(depth, "side", label, attempt.started_at, attempt.ended_at, detail, failed)
 
@@ -168,7 +168,7 @@ def _user_text(turn: TurnRecord) -> str:
     return " ".join(str(part.get("text") or f"[{part.get('type', 'content')}]") for part in parts)
 
 
-def _line(text: str) -> str:
+def _label(text: str) -> str:
     return one_line(text, _LONGEST_LABEL)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import threading
 from collections.abc import Generator
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hermes.cli import open_home
 from hermes.cli.arguments import PLUGIN, VERBOSE, Argument, CommandSpec, port_number, positive_number
+from hermes.cli.chat.signals import handled_signals
 from hermes.cli.terminal import print_warnings
 from hermes.config.schema.sections import Config
 from hermes.errors import HermesError
@@ -91,12 +91,8 @@ def _stop_signal() -> Generator[threading.Event]:
             os._exit(1)  # the second one insists
         stopped.set()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
+    with handled_signals(stop):
         yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _metrics() -> TurnMetrics:

@@ -53,7 +53,7 @@ def copy_journal(source: Store, target: Store, progress: Callable[[str, int], ob
     _refuse_while_in_use(source)
 
     def copy(reader: JournalConnection, writer: JournalConnection) -> dict[str, int]:
-        _refuse_what_is_not_empty(writer, found, target.location)
+        _require_empty_tables(writer, found, target.location)
         copied: dict[str, int] = {}
         for table, columns in found.items():
             copied[table] = _copy_table(reader, writer, table, columns)
@@ -80,7 +80,7 @@ def _refuse_while_in_use(source: Store) -> None:
                 )
 
 
-def _refuse_what_is_not_empty(writer: JournalConnection, found: dict[str, list[str]], where: str) -> None:
+def _require_empty_tables(writer: JournalConnection, found: dict[str, list[str]], where: str) -> None:
     for table in found:
         if writer.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None:
             raise JournalError(f"{where} holds records already ({table}); a journal is only copied to an empty one")
