@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.commands import COMMANDS
+from hermes.cli.commands import COMMANDS, GROUPS
 from hermes.cli.main import main
 from hermes.log import close_logging, log_path
 from hermes.version import __version__
@@ -98,6 +98,7 @@ def test_help_lists_the_commands_without_importing_them() -> None:
     )
     lines = hermes(code=code).stdout.splitlines()
     assert lines[-1] == "['hermes.cli.main', 'hermes.cli.commands'] False"
+    assert [line.removesuffix(":") for line in lines if line.endswith(":")] == list(GROUPS)
     for name, (_, summary) in COMMANDS.items():
         if name != "chat":
             assert any(line.split(maxsplit=1) == [name, summary] for line in lines)
