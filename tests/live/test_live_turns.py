@@ -236,6 +236,13 @@ def test_text_that_does_not_count_is_taken_back() -> None:
     assert kinds(live) == [TextAdded, TextWithdrawn, AttemptDropped, TextAdded]
 
 
+def test_a_turn_ends_once() -> None:
+    live = LiveTurn("s1", Redactor())
+    live.end(RESULT)
+    live.end(RESULT)
+    assert kinds(live) == [TurnOver]
+
+
 def test_a_subscriber_that_fails_is_called_no_more(caplog: pytest.LogCaptureFixture) -> None:
     live, heard = LiveTurn("s1", Redactor()), list[Any]()
 

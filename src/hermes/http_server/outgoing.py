@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes.sanitize import Redactor
+from hermes.sanitize import MaskedStream, Redactor
 
 _OPEN = "<think>"
 _CLOSE = "</think>"
@@ -19,10 +19,8 @@ class RedactingStream:
     """
 
     def __init__(self, redactor: Redactor | None = None) -> None:
-        self._redactor = redactor
+        self._masked = None if redactor is None else MaskedStream(redactor)
         self._held = ""
-        #: May be the beginning of a secret.
-        self._maybe_secret = ""
 
     def feed(self, text: str) -> str:
         """Add the next piece; returns the text that is certain by now."""
@@ -42,18 +40,13 @@ class RedactingStream:
                 break
             shown.append(self._held[:start])
             self._held = self._held[end + len(_CLOSE) :]
-        return self._without_secrets("".join(shown))
+        certain = "".join(shown)
+        return certain if self._masked is None else self._masked.feed(certain)
 
     def finish(self) -> str:
         """The text that was held back to the end."""
-        rest, self._held, self._maybe_secret = self._maybe_secret + self._held, "", ""
-        return rest if self._redactor is None else self._redactor.mask_known(rest)
-
-    def _without_secrets(self, text: str) -> str:
-        if self._redactor is None:
-            return text
-        certain, self._maybe_secret = self._redactor.split_known(self._maybe_secret + text)
-        return certain
+        rest, self._held = self._held, ""
+        return rest if self._masked is None else self._masked.feed(rest) + self._masked.finish()
 
 
 def redacted(text: str, redactor: Redactor | None = None) -> str:

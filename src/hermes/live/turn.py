@@ -209,7 +209,9 @@ class LiveTurn:
         self.add(QuestionAnswered())
 
     def end(self, result: TurnResult) -> None:
-        """The turn has ended."""
+        """The turn has ended. Only the first call counts."""
+        if self.has_ended:
+            return
         self.result = result
         self.status = "cancelled" if result.status == "interrupted" else result.status
         self.add(TurnOver(result))

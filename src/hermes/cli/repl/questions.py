@@ -216,8 +216,9 @@ def clarifying_question(text: str, choices: Sequence[str]) -> PromptQuestion[str
     numbered = [f"  {number}. {escape_hidden(choice)}" for number, choice in enumerate(choices, 1)]
 
     def read(line: str) -> str:
-        number = int(line) if line.isdecimal() and len(line) < 3 else 0
-        return choices[number - 1] if 1 <= number <= len(choices) else line
+        from hermes.live.questions import read_choice  # loaded with the agent, which the prompt does not wait for
+
+        return read_choice(line, choices)
 
     what = "Type a number or an answer" if choices else "Type an answer"
     return PromptQuestion(
