@@ -128,12 +128,21 @@ def percentile(values: list[float], share: float) -> float:
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
 
+def _written(rig: ClusterRig) -> tuple[int, int]:
+    """How many transactions the database has ended, and the bytes of its write-ahead log."""
+    query = (
+        "SELECT xact_commit, CAST(pg_current_wal_insert_lsn() - '0/0' AS bigint) FROM pg_stat_database "
+        "WHERE datname = current_database()"
+    )
+    return rig.query(query)[0]
+
+
 def throughput(rig: ClusterRig, dispatcher: ClusterDispatcher, turns: int, server: PostgresServer | None) -> None:
     """Turns per second with all workers busy."""
     done = threading.Semaphore(0)
     workers = [worker.process.pid for worker in rig.workers]
     before, database = {pid: cpu_of(pid) for pid in workers}, _database_cpu(server)
-    own = time.process_time()
+    own, (commits_before, wal_before) = time.process_time(), _written(rig)
     started = time.monotonic()
     for number in range(turns):
         ticket = dispatcher.submit(rig.request(f"turn {number} of {started}", f"bench-{started}-{number}"))
@@ -143,10 +152,14 @@ def throughput(rig: ClusterRig, dispatcher: ClusterDispatcher, turns: int, serve
         assert done.acquire(timeout=600)
     seconds = time.monotonic() - started
     used = sum(cpu_of(pid) - before[pid] for pid in workers)
+    time.sleep(1.5)  # the server counts commits with a delay
+    made, wal = _written(rig)
     print(f"{turns} turns of 9 steps with {len(workers)} workers: {turns / seconds:.1f} turns/s ({seconds:.1f} s)")
     surface, stored = time.process_time() - own, _database_cpu(server) - database
     print(f"  accepted in {accepted:.1f} s; CPU per turn: workers {used / turns * 1000:.1f} ms, ", end="")
     print(f"submitting and following {surface / turns * 1000:.1f} ms, database {stored / turns * 1000:.1f} ms")
+    print(f"  the database made {(made - commits_before) / turns:.1f} commits and ", end="")
+    print(f"{(wal - wal_before) / turns / 1000:.1f} kB of its log for a turn, with all polling and signs of life")
     print(
         f"  two cores with nothing else on them carry {2 * turns / (used + surface + stored):.0f} turns/s of that CPU"
     )

@@ -164,14 +164,20 @@ class ChannelListener:
         due = time.monotonic()
         while not self._stopped.is_set():
             for notification in connection.raw.notifies(timeout=max(due - time.monotonic(), 0.0), stop_after=1):
-                try:
-                    self._receive(notification.payload)
-                except Exception:
-                    log.exception("a notification could not be handled: %.200s", notification.payload)
+                self._handle(notification.payload)
             if time.monotonic() >= due:
                 due = time.monotonic() + self._seconds
                 if self._tick is not None:
                     self._tick(connection)
+            # Those that were read with the answer to a statement: nothing more comes that would announce them.
+            while (read := connection.raw.pgconn.notifies()) is not None:
+                self._handle(read.extra.decode())
+
+    def _handle(self, payload: str) -> None:
+        try:
+            self._receive(payload)
+        except Exception:
+            log.exception("a notification could not be handled: %.200s", payload)
 
 
 def cluster_store(host: Host) -> PostgresStore:
