@@ -21,13 +21,17 @@ import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
+from tests.bench.plain_psycopg import PlainConnection
 
 from hermes.config.schema.sections import JournalConfig
 from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
 from hermes.host import Host, HostOptions
 from hermes.journal.leases import SessionInfo
+from hermes.journal.store.postgres import store as postgres_store
+from hermes.journal.store.postgres.pipeline import PipelinedConnection
 from hermes.journal.turns.lifecycle import begin_turn
 from hermes.testing import ScriptedProvider, by_step, text, tool_calls
 from hermes.testing.scripted.script import RecordedRequest, ReplyLike
@@ -226,21 +230,29 @@ def commits(rig: ClusterRig, count: int) -> None:
 
 
 def one_process(rig: ClusterRig, server: PostgresServer | None, turns: int) -> None:
-    """The CPU of the same turn without workers, on both stores in turn."""
+    """The CPU and the time of the same turn without workers, on both stores in turn.
+
+    The third one is PostgreSQL with the cursors of psycopg in place of the journal's own codec, which the codec must
+    be worth.
+    """
     on_file = msgspec.structs.replace(rig.config, journal=JournalConfig())
     with contextlib.closing(Host(rig.home, on_file, HostOptions(platform="test"), cwd=rig.cwd, env={})) as file:
-        hosts = {"SQLite": file, "PostgreSQL": rig.host()}
-        used, stored = dict.fromkeys(hosts, 0.0), 0.0
+        hosts = {"SQLite": file, "PostgreSQL": rig.host(), "with plain cursors": rig.host()}
+        used, seconds, stored = (dict.fromkeys(hosts, 0.0) for _ in range(3))
         for measured in (turns // 2, turns):  # the first ones open connections and prepare statements
-            used, stored = dict.fromkeys(hosts, 0.0), 0.0
+            used, seconds, stored = (dict.fromkeys(hosts, 0.0) for _ in range(3))
             for number in range(measured):
                 for name, host in hosts.items():
-                    before, database = time.process_time(), _database_cpu(server)
-                    assert host.new_session().run(f"{name} {number} of {measured}").answer
+                    made = PlainConnection if name == "with plain cursors" else PipelinedConnection
+                    with patch.object(postgres_store, "PipelinedConnection", made):
+                        before, database, started = time.process_time(), _database_cpu(server), time.monotonic()
+                        assert host.new_session().run(f"{name} {number} of {measured}").answer
                     used[name] += time.process_time() - before
-                    stored += _database_cpu(server) - database
-        print(f"a turn of 9 steps in one process: SQLite {used['SQLite'] / turns * 1000:.1f} ms, ", end="")
-        print(f"PostgreSQL {used['PostgreSQL'] / turns * 1000:.1f} ms and {stored / turns * 1000:.1f} ms of the server")
+                    seconds[name] += time.monotonic() - started
+                    stored[name] += _database_cpu(server) - database
+        for name in hosts:
+            print(f"a turn of 9 steps in one process, {name}: {used[name] / turns * 1000:.1f} ms of CPU and ", end="")
+            print(f"{stored[name] / turns * 1000:.1f} ms of the server, {seconds[name] / turns * 1000:.1f} ms in all")
 
 
 def slow_pace(folder: Path, url: str, model: _Model, seconds: float) -> None:
