@@ -11,8 +11,8 @@ import pytest
 
 from hermes.config import Config
 from hermes.errors import HermesError
+from hermes.journal.history import copies
 from hermes.journal.store.sqlite.store import SqliteStore
-from hermes.record import rows
 from hermes.record.audit.evidence import export_evidence, verify_evidence
 from hermes.record.bundle import write_bundle
 from hermes.record.recording import load_recording
@@ -94,10 +94,10 @@ def test_a_run_that_is_too_large_says_so(
     recorded: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(SqliteStore(home / "state.db")) as store:
-        size = rows.stored_bytes(store)
-        monkeypatch.setattr(rows, "MOST_BYTES", size - 1)  # the file is larger, the session is not
+        size = copies.stored_bytes(store)
+        monkeypatch.setattr(copies, "MOST_BYTES", size - 1)  # the file is larger, the session is not
         assert load_recording(store, recorded).turns
-        monkeypatch.setattr(rows, "MOST_BYTES", 5_000)
+        monkeypatch.setattr(copies, "MOST_BYTES", 5_000)
         for read in (
             lambda: replay(store, recorded, tmp_path / "elsewhere", Config()),
             lambda: write_bundle(store, recorded),

@@ -11,6 +11,7 @@ import msgspec
 
 from hermes.agent.context.inputs import PromptFacts
 from hermes.errors import HermesError
+from hermes.journal import records
 from hermes.journal.bodies import MissingBlob, unpack
 from hermes.journal.events import NOT_JSON, ReadEvent, read_events
 from hermes.journal.history.copies import check_size
@@ -24,18 +25,6 @@ from hermes.journal.history.rows import (
     turns_of,
 )
 from hermes.journal.questions import QuestionRow, questions_of
-from hermes.journal.records import (
-    STEP_DONE,
-    CallRecord,
-    FailureRecord,
-    RedactedRecord,
-    ReplyRecord,
-    ResumptionRecord,
-    SetupRecord,
-    StartRecord,
-    UnreadableRecord,
-    step_place,
-)
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
@@ -45,7 +34,7 @@ from hermes.journal.turns.steps import is_aside
 _PLACE = re.compile(r"^Working directory: (.*)\nSystem: (.*), shell (.*)\nDate: (\S+)$", re.MULTILINE)
 
 
-_NO_SETUP = SetupRecord()
+_NO_SETUP = records.SetupRecord()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +42,7 @@ class RecordedAttempt:
     """One request to a model, as it ended: with a reply, or with a failure."""
 
     key: str
-    body: ReplyRecord | FailureRecord
+    body: records.ReplyRecord | records.FailureRecord
     #: Its place among the attempts of the turn.
     number: int = 0
     #: Where it was sent; empty when that is not known.
@@ -62,7 +51,7 @@ class RecordedAttempt:
     @property
     def failed(self) -> bool:
         """Whether it was not answered."""
-        return isinstance(self.body, FailureRecord)
+        return isinstance(self.body, records.FailureRecord)
 
     def is_like(self, other: RecordedAttempt) -> bool:
         """Whether both were requests of one step to one model."""
@@ -106,7 +95,7 @@ class TurnRecording:
         return self.ordinal + 1
 
     @property
-    def setup(self) -> SetupRecord:
+    def setup(self) -> records.SetupRecord:
         """The set-up; without content when the turn did not get that far."""
         return self.steps.get("setup", _NO_SETUP)
 
@@ -115,9 +104,9 @@ class TurnRecording:
         """Version, plugins and settings it ran with."""
         return self.setup.environment or {}
 
-    def tool_calls(self) -> dict[str, CallRecord]:
+    def tool_calls(self) -> dict[str, records.CallRecord]:
         """Its tool calls by key, in the order in which replies asked for them."""
-        return {key: self.steps[key] for key in sorted(self.steps, key=step_place) if key.startswith("tool:")}
+        return {key: self.steps[key] for key in sorted(self.steps, key=records.step_place) if key.startswith("tool:")}
 
     def facts(self) -> PromptFacts:
         """The facts that its prompt was made from."""
@@ -230,34 +219,34 @@ def _unpacked(
     try:
         value: Any = unpack(connection, said.body, known)
     except MissingBlob as error:
-        record = UnreadableRecord(str(error))
+        record = records.UnreadableRecord(str(error))
     except (ValueError, msgspec.MsgspecError):
-        record = UnreadableRecord(NOT_JSON)
+        record = records.UnreadableRecord(NOT_JSON)
     else:
         if not (isinstance(value, dict) and "$redacted" in value):
             return cast("dict[str, Any]", value)
-        record = RedactedRecord()
+        record = records.RedactedRecord()
     raise _unusable(f"message {said.step}.{said.position}", record, turn, session_id)
 
 
 def _check(event: ReadEvent, turn: TurnRecording, session_id: str) -> None:
     """Raise for an event that a turn cannot be run again with."""
     record = event.record
-    if isinstance(record, RedactedRecord | UnreadableRecord):
+    if isinstance(record, records.RedactedRecord | records.UnreadableRecord):
         raise _unusable(str(event), record, turn, session_id)
     try:
-        if event.kind == STEP_DONE:
-            step_place(event.key)
+        if event.kind == records.STEP_DONE:
+            records.step_place(event.key)
         _check_plain_parts(record)
     except ValueError:
-        raise _unusable(str(event), UnreadableRecord("", is_incomplete=True), turn, session_id) from None
+        raise _unusable(str(event), records.UnreadableRecord("", is_incomplete=True), turn, session_id) from None
 
 
 def _check_plain_parts(record: object) -> None:
     """Raise ``ValueError`` where plain data in a record does not have what is read from it."""
-    if isinstance(record, StartRecord):
+    if isinstance(record, records.StartRecord):
         msgspec.convert(record.message.get("content"), str | list[dict[str, Any]])
-    elif isinstance(record, SetupRecord):
+    elif isinstance(record, records.SetupRecord):
         environment = record.environment or {}
         msgspec.convert([tool.get("function") for tool in record.tools], list[_Function])
         msgspec.convert([environment.get("options", {}), environment.get("settings", {})], list[dict[str, Any]])
@@ -272,10 +261,10 @@ class _Function(msgspec.Struct):
 
 
 def _unusable(
-    what: str, record: RedactedRecord | UnreadableRecord, turn: TurnRecording, session_id: str
+    what: str, record: records.RedactedRecord | records.UnreadableRecord, turn: TurnRecording, session_id: str
 ) -> HermesError:
     place = f"{what} in turn {turn.number} of session {session_id}"
-    if isinstance(record, RedactedRecord):
+    if isinstance(record, records.RedactedRecord):
         return HermesError(f"{place} was redacted, so that this run can be verified but not run again")
     if record.is_incomplete:
         return HermesError(f"{place} does not have the parts that it needs; the record was changed by hand")
@@ -286,18 +275,18 @@ def _unusable(
 def _add_event(turn: TurnRecording, event: ReadEvent) -> None:
     record = event.record
     match record:
-        case StartRecord(message):
+        case records.StartRecord(message):
             turn.message = message["content"]
-        case ResumptionRecord():
+        case records.ResumptionRecord():
             while turn.attempts and turn.attempts[-1].failed:
                 turn.attempts.pop()  # the failure ended the turn then, and has no part in how it continued
             turn.earlier = {step for step in turn.steps if step.startswith("tool:")}
-        case FailureRecord() | ReplyRecord():
+        case records.FailureRecord() | records.ReplyRecord():
             turn.attempts.append(RecordedAttempt(event.key, record, turn.attempts_made))
             turn.attempts_made += 1
         case _:
             pass
-    if event.kind == STEP_DONE:
+    if event.kind == records.STEP_DONE:
         turn.steps[event.key] = record
         turn.effects[event.key] = event.effect or ""
 

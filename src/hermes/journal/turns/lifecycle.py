@@ -9,17 +9,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hermes.errors import JournalError, QueueFull, SessionBusy, UnfinishedTurn
+from hermes.journal import records
 from hermes.journal.bodies import clean_text, message_text, pack, to_json, unpack
 from hermes.journal.events import last_record, read_turn, readable
 from hermes.journal.leases import Lease, SessionInfo, create_session, take_lease
-from hermes.journal.records import (
-    STEP_DONE,
-    EndRecord,
-    FinalRecord,
-    ReplyRecord,
-    ResumptionRecord,
-    StartRecord,
-)
 from hermes.journal.runner import Runner
 from hermes.journal.store.connection import JournalConnection, now
 from hermes.journal.store.port import Store
@@ -109,7 +102,7 @@ def _unfinished_turn(session_id: str) -> UnfinishedTurn:
 
 
 def _started(connection: JournalConnection, turn: TurnJournal, message: Message) -> TurnJournal:
-    turn.event("turn_started", "", StartRecord(message))
+    turn.event("turn_started", "", records.StartRecord(message))
     turn.message(0, 0, message)
     turn.write_pending(connection)
     return turn
@@ -145,7 +138,7 @@ def _refuse_another_message(connection: JournalConnection, turn_id: str, message
         known = unpack(connection, waiting[0])
     else:
         (session_id,) = connection.execute("SELECT session_id FROM turns WHERE id = ?", (turn_id,)).fetchone()
-        start = last_record(connection, StartRecord, session_id, turn_id)
+        start = last_record(connection, records.StartRecord, session_id, turn_id)
         known = None if start is None else start.message
     if to_json(known) != to_json(message):
         raise JournalError(f"another message with this request key was accepted before, as turn {turn_id}")
@@ -174,13 +167,13 @@ def reopen_turn(
 
 def finish_reason_of(store: Store, session_id: str, turn_id: str) -> str:
     """Why the answer of a turn ended; empty when it has none."""
-    final = store.read(lambda connection: last_record(connection, FinalRecord, session_id, turn_id))
+    final = store.read(lambda connection: last_record(connection, records.FinalRecord, session_id, turn_id))
     return "" if final is None else final.finish_reason
 
 
 def error_type_of(store: Store, session_id: str, turn_id: str) -> str:
     """The class of the failure that ended a turn; empty when it was not recorded."""
-    end = store.read(lambda connection: last_record(connection, EndRecord, session_id, turn_id))
+    end = store.read(lambda connection: last_record(connection, records.EndRecord, session_id, turn_id))
     return "" if end is None else end.error_type
 
 
@@ -223,7 +216,7 @@ def resume_turn(
     attempts = _count_attempt(connection, turn, progress) if was_cut_off else 1
     in_flight = [key for key, step in turn.steps.items() if step.state == "claimed"]
     shared = {"environment": environment} if environment else NO_FIELDS
-    turn.event("turn_resumed", "", ResumptionRecord(in_flight, progress), shared)
+    turn.event("turn_resumed", "", records.ResumptionRecord(in_flight, progress), shared)
     settle_claims(turn)
     connection.execute(
         "UPDATE turns SET state = 'running', attempts = ?, ended_at = NULL, error = NULL WHERE id = ?",
@@ -258,7 +251,7 @@ def close_children(store: Store, runner: Runner, session_id: str) -> None:
 def _count_attempt(connection: JournalConnection, turn: TurnJournal, progress: int) -> int:
     """How many processes have run the turn since it last got somewhere, this one included."""
     attempts: int = connection.execute("SELECT attempts FROM turns WHERE id = ?", (turn.id,)).fetchone()[0]
-    before = last_record(connection, ResumptionRecord, turn.session_id, turn.id)
+    before = last_record(connection, records.ResumptionRecord, turn.session_id, turn.id)
     is_stuck = before is None or before.progress >= progress
     return attempts + 1 if is_stuck else 2
 
@@ -277,7 +270,7 @@ def _load(connection: JournalConnection, store: Store, lease: Lease, turn_id: st
     # In order, so that the result of a step replaces its claim.
     for event in read_turn(connection, session_id, turn_id):
         if event.effect is not None:
-            turn.steps[event.key] = Step("done" if event.kind == STEP_DONE else "claimed", readable(event))
+            turn.steps[event.key] = Step("done" if event.kind == records.STEP_DONE else "claimed", readable(event))
     messages = connection.execute(
         "SELECT step, position, body FROM messages WHERE session_id = ? AND turn = ?", (session_id, ordinal)
     ).fetchall()
@@ -317,7 +310,7 @@ def next_model_key(steps: dict[str, Step]) -> str | None:
         return None
     number = 1
     while (step := steps.get(f"model:{number}")) is not None:
-        answered: ReplyRecord = step.body
+        answered: records.ReplyRecord = step.body
         calls = answered.reply.tool_calls
         if not calls and not answered.reply.content.strip():
             break  # an empty answer is asked for again

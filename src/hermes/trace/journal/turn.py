@@ -5,21 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from hermes.journal import records
 from hermes.journal.events import ReadEvent
 from hermes.journal.history.rows import StoredCallRow, TurnFacts
 from hermes.journal.questions import QuestionRow
-from hermes.journal.records import (
-    CallRecord,
-    ClaimRecord,
-    Compaction,
-    ReplyRecord,
-    ResumptionRecord,
-    SetupRecord,
-    StartRecord,
-    StoredReply,
-    UndoingRecord,
-    step_place,
-)
 from hermes.trace.clean import Cleaner
 from hermes.trace.conversation import summary_in
 from hermes.trace.draft import StepDraft, ToolDraft, ToolDrafts, TurnDraft
@@ -53,7 +42,7 @@ def turn_record(rows: TurnRows, clean: Cleaner) -> TurnRecord:
     return _Assembly(rows, clean).run()
 
 
-def compaction_mark(at: float, compaction: Compaction, clean: Cleaner) -> Mark:
+def compaction_mark(at: float, compaction: records.Compaction, clean: Cleaner) -> Mark:
     """A recorded compaction as a mark: the summary, not the messages that stayed."""
     data = {
         "reason": compaction.reason,
@@ -118,26 +107,26 @@ class _Assembly:
         turn = self._turn
         for event in self._rows.events:
             match event.record:
-                case StartRecord(message):
+                case records.StartRecord(message):
                     turn.user_message = self._clean.value(message.get("content") or "")
-                case ResumptionRecord():
+                case records.ResumptionRecord():
                     turn.marks.append(Mark("resumed", event.at))
-                case UndoingRecord():
+                case records.UndoingRecord():
                     turn.marks.append(Mark("undone", event.at))
-                case SetupRecord(context=context):
+                case records.SetupRecord(context=context):
                     turn.context = self._clean.text(context)
-                case ReplyRecord(reply=reply):
-                    self._add_reply(self._steps.get(step_place(event.key).step), reply)
-                case ClaimRecord() as claim:
+                case records.ReplyRecord(reply=reply):
+                    self._add_reply(self._steps.get(records.step_place(event.key).step), reply)
+                case records.ClaimRecord() as claim:
                     self._claim_tool(event, claim)
-                case CallRecord() as call:
+                case records.CallRecord() as call:
                     self._end_tool(event, call)
-                case Compaction() as compaction:
+                case records.Compaction() as compaction:
                     turn.marks.append(compaction_mark(event.at, compaction, self._clean))
                 case _:
                     pass
 
-    def _add_reply(self, step: StepDraft | None, reply: StoredReply) -> None:
+    def _add_reply(self, step: StepDraft | None, reply: records.StoredReply) -> None:
         if step is None:
             return  # a journal that lost the attempt; ``hermes trace verify`` reports it
         clean = self._clean
@@ -148,15 +137,15 @@ class _Assembly:
 
     def _drafts(self, key: str) -> ToolDrafts:
         """Where a call belongs: to the step that asked for it, or to none when a plugin made it."""
-        step = self._steps.get(step_place(key).step) if key.startswith("tool:") else None
+        step = self._steps.get(records.step_place(key).step) if key.startswith("tool:") else None
         return self._turn.other_tools if step is None else step.tools
 
-    def _claim_tool(self, event: ReadEvent, claim: ClaimRecord) -> None:
+    def _claim_tool(self, event: ReadEvent, claim: records.ClaimRecord) -> None:
         args = self._clean.value(claim.args)
         tool = self._tools[event.key] = ToolDraft(claim.id, claim.name, args, event.at)
         self._drafts(event.key).running[event.key] = tool
 
-    def _end_tool(self, event: ReadEvent, call: CallRecord) -> None:
+    def _end_tool(self, event: ReadEvent, call: records.CallRecord) -> None:
         tools = self._drafts(event.key)
         tool = tools.running.pop(event.key, None)
         if tool is None:

@@ -14,23 +14,11 @@ import msgspec
 from msgspec import Struct
 
 from hermes.errors import SessionNotFound
+from hermes.journal import records
 from hermes.journal.bodies import message_text
 from hermes.journal.events import ReadEvent, read_events
 from hermes.journal.history.rows import StoredCallRow, calls_of, descendants, session_facts, turns_of
 from hermes.journal.questions import GRANTS, QuestionRow, questions_of
-from hermes.journal.records import (
-    CallRecord,
-    ClaimRecord,
-    EndRecord,
-    FailureRecord,
-    FinalRecord,
-    ReplyRecord,
-    ResumptionRecord,
-    StartRecord,
-    StoredReply,
-    UndoingRecord,
-    UnreadableRecord,
-)
 from hermes.journal.store.connection import JournalConnection
 from hermes.trace.clean import Cleaner
 
@@ -168,43 +156,43 @@ class _RowReader:
     def _of_event(self, event: ReadEvent) -> Iterator[TimelineRow]:
         turn = self._turns.get(event.turn_id, "")
         match event.record:
-            case StartRecord(message):
+            case records.StartRecord(message):
                 state: RowState = "stopped" if event.turn_id in self._undone else "running"
                 label = self._label(message_text(message))
                 yield TimelineRow(id=turn, kind="turn", seq=event.seq, label=label, start=event.at, state=state)
-            case EndRecord(state=ended, error=error):
+            case records.EndRecord(state=ended, error=error):
                 state = _TURN_STATES.get(ended, "ok")
                 yield TimelineRow(id=turn, kind="turn", end=event.at, state=state, error=self._short(error or ""))
                 if self._calls is None:
                     yield from self._side_calls(event.turn_id)
-            case ReplyRecord(reply=reply):
+            case records.ReplyRecord(reply=reply):
                 yield from self._reply(event, turn, reply)
-            case FailureRecord():
+            case records.FailureRecord():
                 row, attempts = self._attempted(event, turn)
                 row.state, row.error = "error", self._short((attempts[-1].error or "") if attempts else "")
                 yield row
-            case ClaimRecord() as call:
+            case records.ClaimRecord() as call:
                 row = self._tool(event, turn, call)
                 row.state = "running"
                 yield row
-            case CallRecord() as call:
+            case records.CallRecord() as call:
                 row = self._tool(event, turn, call)
                 is_unknown = call.error_type in ("unknown_outcome", "not_run")
                 row.start = None if is_unknown else event.at - call.duration_ms / 1000
                 row.end, row.error, row.state = event.at, self._short(call.error_message or ""), _tool_state(call)
                 yield row
-            case FinalRecord():
+            case records.FinalRecord():
                 pass
             case _:
                 yield from self._mark(event, turn)
 
     def _mark(self, event: ReadEvent, turn: str) -> Iterator[TimelineRow]:
         """Everything that is no call and does not begin or end a turn."""
-        if isinstance(event.record, ResumptionRecord):
+        if isinstance(event.record, records.ResumptionRecord):
             yield TimelineRow(id=turn, kind="turn", state="running")
-        elif isinstance(event.record, UndoingRecord):
+        elif isinstance(event.record, records.UndoingRecord):
             yield TimelineRow(id=turn, kind="turn", state="stopped")
-        is_damaged = isinstance(event.record, UnreadableRecord)
+        is_damaged = isinstance(event.record, records.UnreadableRecord)
         yield TimelineRow(
             id=f"{turn}/{event.kind}:{event.seq}",
             kind="mark",
@@ -229,7 +217,7 @@ class _RowReader:
                 row.tries = [self._try(one) for one in attempts]
         return row, attempts
 
-    def _reply(self, event: ReadEvent, turn: str, reply: StoredReply) -> Iterator[TimelineRow]:
+    def _reply(self, event: ReadEvent, turn: str, reply: records.StoredReply) -> Iterator[TimelineRow]:
         row, _ = self._attempted(event, turn)
         row.text = self._short(reply.content or ", ".join(call.name for call in reply.tool_calls))
         yield row
@@ -246,7 +234,7 @@ class _RowReader:
                 state="running",
             )
 
-    def _tool(self, event: ReadEvent, turn: str, call: ClaimRecord | CallRecord) -> TimelineRow:
+    def _tool(self, event: ReadEvent, turn: str, call: records.ClaimRecord | records.CallRecord) -> TimelineRow:
         text = self._short(msgspec.json.encode(call.args).decode())
         return TimelineRow(
             id=f"{turn}/{event.key}",
@@ -335,7 +323,7 @@ def _by_step(calls: Sequence[StoredCallRow]) -> dict[tuple[str, str], list[Store
     return found
 
 
-def _tool_state(body: CallRecord) -> RowState:
+def _tool_state(body: records.CallRecord) -> RowState:
     if body.error_type == "unknown_outcome":
         return "unknown"
     if body.status == "ok":
