@@ -322,6 +322,18 @@ def _are_terminals(*streams: str) -> bool:
         return False
 
 
+def web_browser() -> Callable[[str], object] | None:
+    """Opens a web page, on a machine with a screen; elsewhere a text browser would take over the terminal."""
+    import os
+
+    shows_windows = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    if not is_interactive() or (sys.platform != "darwin" and not any(os.environ.get(name) for name in shows_windows)):
+        return None
+    import webbrowser
+
+    return webbrowser.open
+
+
 def confirm(question: str) -> bool:
     """Ask a yes-or-no question; an empty answer is no."""
     try:

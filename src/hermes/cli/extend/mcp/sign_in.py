@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 
 from hermes.cli.extend.mcp.trial import open_home, show_manifest, try_server
-from hermes.cli.terminal import plain
+from hermes.cli.terminal import plain, web_browser
 from hermes.errors import HermesError
 from hermes.mcp.settings import find_entry
 from hermes.mcp.transport.tokens import forget_tokens
@@ -34,8 +32,6 @@ def run_logout(args: argparse.Namespace) -> None:
 
 def _show(address: str) -> None:
     print(f"Open this URL in a browser on this machine and sign in:\n\n  {plain(address)}\n\nWaiting ...", flush=True)
-    shows_windows = sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
-    if sys.stdout.isatty() and shows_windows and address.startswith(("http://", "https://")):
-        import webbrowser
-
-        webbrowser.open(address)
+    browse = web_browser()
+    if browse is not None and address.startswith(("http://", "https://")):
+        browse(address)

@@ -14,19 +14,20 @@ from msgspec.structs import asdict, replace
 
 from hermes.cli.arguments import JSON, Action, Argument, CommandSpec, flag, moment, positive_number
 from hermes.cli.report import Report
-from hermes.cli.runs.sessions.prune import prune
 from hermes.cli.runs.sessions.transcript import event_lines, hit_lines, list_lines, markdown, transcript_lines
 from hermes.cli.runs.trace.session_argument import session_named
 from hermes.cli.terminal import confirm, one_line, print_data, print_lines, print_note, write_private_file
 from hermes.commands.text import plural
 from hermes.config import hermes_home
 from hermes.config.secrets import home_redactor
-from hermes.errors import HermesError, JournalError
+from hermes.errors import HermesError, JournalError, SessionBusy
 from hermes.journal.questions import Questions
 from hermes.journal.sessions import SessionRow, Sessions
 from hermes.journal.store.port import home_store
 
 DEFAULT_LIMIT = 20
+#: How many sessions are listed before they are pruned.
+_MOST_LISTED = 20
 #: More than any journal holds.
 NO_LIMIT = 1_000_000_000
 
@@ -164,10 +165,47 @@ def _delete(args: argparse.Namespace, journal: Journal) -> int:
 
 
 def _prune(args: argparse.Namespace, journal: Journal) -> int:
-    code, deleted = prune(journal, args)
-    if deleted:
-        _forget_elsewhere(journal, deleted)
-    return code
+    old = journal.sessions.last_used_before(args.older_than)
+    in_use = [row for row in old if row.runner is not None and journal.runner.is_alive(row.runner)]
+    unfinished = [row for row in old if row not in in_use and journal.sessions.has_open_turn(row.id)]
+    kept = in_use if args.unfinished else [*in_use, *unfinished]
+    chosen = [row for row in old if row not in kept]
+    if in_use:
+        print(f"Kept: {plural(len(in_use), 'session')} in use.")
+    if unfinished and not args.unfinished:
+        print(f"Kept: {plural(len(unfinished), 'session')} with an unfinished turn (--unfinished deletes them too).")
+    if not chosen:
+        print("Nothing to delete.")
+        return 0
+    if args.dry_run or not args.yes:
+        print_lines(list_lines(chosen[:_MOST_LISTED], journal.runner))
+        if len(chosen) > _MOST_LISTED:
+            print(f"… and {len(chosen) - _MOST_LISTED} more")
+    if args.dry_run:
+        print(f"{plural(len(chosen), 'session')} would be deleted, including child agents.")
+        return 0
+    if not args.yes:
+        if not sys.stdin.isatty():
+            raise HermesError("not a terminal: use --yes to delete without confirmation, or --dry-run to only look")
+        if not confirm(f"Delete {plural(len(chosen), 'session')}, including child agents?"):
+            print("Nothing was deleted.")
+            return 1
+    _delete_unless_busy(journal, chosen)
+    return 0
+
+
+def _delete_unless_busy(journal: Journal, rows: list[SessionRow]) -> None:
+    deleted: list[str] = []
+    try:
+        for row in rows:
+            try:
+                deleted += journal.sessions.delete(row.id, journal.runner)
+            except SessionBusy as error:
+                print(f"Kept: {error}")
+    finally:
+        print(f"Deleted {plural(len(deleted), 'session')}.")
+        if deleted:
+            _forget_elsewhere(journal, deleted)
 
 
 def _forget_elsewhere(journal: Journal, deleted: list[str]) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from hermes.cli.chat.tool_details import folded_details
 from hermes.cli.terminal import fitted, one_line, plain, short_duration, terminal_width
+from hermes.commands.text import ago
 from hermes.journal.bodies import message_text
 from hermes.journal.history.search import Hit
 from hermes.journal.runner import Runner
@@ -236,16 +237,8 @@ def _state(state: str, owner: str | None, runner: Runner) -> str:
 
 
 def _ago(then: float) -> str:
-    seconds = time.time() - then
-    if seconds < 60:
-        return "just now"
-    if seconds < 3_600:
-        return f"{seconds // 60:.0f} min ago"
-    if seconds < 86_400:
-        return f"{seconds // 3_600:.0f} h ago"
-    if seconds < 7 * 86_400:
-        return f"{seconds // 86_400:.0f} d ago"
-    return time.strftime("%Y-%m-%d", time.localtime(then))
+    """How long ago it was; after a week, the date."""
+    return ago(then) if time.time() - then < 7 * 86_400 else time.strftime("%Y-%m-%d", time.localtime(then))
 
 
 def _date(then: float) -> str:

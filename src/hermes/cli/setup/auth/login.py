@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 from contextlib import closing
 
-from hermes.cli.terminal import one_line, plain
+from hermes.cli.terminal import one_line, plain, web_browser
 from hermes.config import Config
 from hermes.errors import CredentialError
 from hermes.http.client import HttpClient
@@ -25,7 +23,7 @@ def sign_in(provider: str, config: Config, *, on_device: bool, open_browser: boo
         if not ways[way]:
             name = "device_url" if way else "authorization_url"
             raise CredentialError(f"{provider}: providers.{provider}.oauth.{name} is not set in config.yaml")
-        opener = _browser() if open_browser else None
+        opener = web_browser() if open_browser else None
         if way:
             return sign_in_on_another_device(server, lambda code: _show_code(code, opener))
         return sign_in_with_browser(server, lambda address: _show_address(address, opener, ways["--device"]))
@@ -49,15 +47,3 @@ def _show_code(code: DeviceCode, opener: Callable[[str], object] | None) -> None
     # Only open web pages, not files or other URLs the server may name.
     if opener is not None and is_confidential_url(address):
         opener(address)
-
-
-def _browser() -> Callable[[str], object] | None:
-    """Opens a web page, on a machine with a screen; elsewhere a text browser would take over the terminal."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return None
-    shows_windows = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
-    if sys.platform != "darwin" and not any(os.environ.get(name) for name in shows_windows):
-        return None
-    import webbrowser
-
-    return webbrowser.open
