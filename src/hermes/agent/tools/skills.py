@@ -58,6 +58,5 @@ def _refusal(descriptor: int, context: ToolContext, home: Path, *, is_foreign: b
     found = judge_read(real, hermes_home=home)
     if found is not None:
         return f"{real} is not read with a skill ({found.description}); read_file asks the user about it"
-    if not is_foreign:
-        return None
-    return context.guard.refusal_of_open(descriptor) or context.guard.refusal(real)
+    guard = context.guard if is_foreign else context.guard.of_host  # skills of the owner are outside of a workspace
+    return guard.refusal_of_open(descriptor) or guard.refusal(real)

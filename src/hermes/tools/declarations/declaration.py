@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
 import msgspec
+
+from hermes.tools.files.paths import resolve_path
 
 #: What an argument is that a tool runs: a command line, a program, or input for a running process.
 Code = Literal["command", "script", "input"]
@@ -212,10 +213,10 @@ def _texts_in(args: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def resolve_paths(paths: Iterable[str], cwd: Path) -> list[str]:
     """Absolute paths, without those that no file can have: the tool refuses them by itself."""
-    from hermes.tools.files.paths import resolve_path
-
     found: list[str] = []
     for path in paths:
-        with contextlib.suppress(ValueError):
+        try:
             found.append(resolve_path(path, cwd))
+        except ValueError:
+            continue
     return found

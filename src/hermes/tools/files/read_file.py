@@ -15,7 +15,7 @@ from typing import Any
 from hermes.scope import Interrupt
 from hermes.tools.arguments import bounded_int
 from hermes.tools.files.opening import NotAFile, OpenedFile, open_to_read
-from hermes.tools.files.paths import kind_of, resolve_path, similar_files, why
+from hermes.tools.files.paths import kind_of, similar_files, why
 from hermes.tools.files.text_window import TextWindow, cut_window
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result
@@ -53,20 +53,18 @@ _TEXT_BYTES = bytes({7, 8, 9, 10, 12, 13, 27} | set(range(0x20, 0x100)))
 
 def run_read_file(args: Args, context: ToolContext) -> str:
     """Read ``path`` from line ``offset``, at most ``limit`` lines; see the tool's schema."""
-    path = args.get("path")
     try:
-        path = resolve_path(path, context.cwd)
-        file = open_to_read(path, context)
+        file = open_to_read(args.get("path"), context)
     except NotAFile as error:
         return _not_a_file(error.path, error.mode)
     except ValueError as error:
         return _failed(str(error))
     except OSError as error:
-        return _unreachable(str(path), error)
+        return _unreachable(str(error.filename), error)
     try:
         return _read(file, args, context)
     except OSError as error:
-        return _failed(f"{path} cannot be read: {why(error)}")
+        return _failed(f"{file.path} cannot be read: {why(error)}")
     finally:
         os.close(file.descriptor)
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from hermes.tools.arguments import bounded_int
 from hermes.tools.files.opening import readable
-from hermes.tools.files.paths import display_path, resolve_path, similar_files, why
+from hermes.tools.files.paths import display_path, similar_files, why
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
 from hermes.tools.search.globs import name_filter, path_filter
@@ -41,16 +41,14 @@ def run_search_files(args: Args, context: ToolContext) -> str:
     pattern = args.get("pattern")
     if not isinstance(pattern, str) or not pattern:
         return tool_error("pattern is empty; give a regular expression, or a file name with target=files")
-    root = args.get("path") or "."
     try:
-        root = resolve_path(root, context.cwd)
-        readable(root, context)
+        root, _ = readable(args.get("path") or ".", context)
     except ValueError as error:
         return tool_error(str(error))
-    except FileNotFoundError:
-        return tool_error(f"Path not found: {root}", similar_files=similar_files(root))
+    except FileNotFoundError as error:
+        return tool_error(f"Path not found: {error.filename}", similar_files=similar_files(error.filename))
     except OSError as error:
-        return tool_error(f"{root} cannot be searched: {why(error)}")
+        return tool_error(f"{error.filename} cannot be searched: {why(error)}")
     search = _Search(args, context, pattern, root)
     try:
         return search.files() if args.get("target") == "files" else search.content()
