@@ -196,8 +196,16 @@ def _answer(
 
 #: What workers do not learn of a run: their configuration decides.
 _NOT_FOR_WORKERS = (
-    *("system", "toolsets", "allowed_tools", "max_turns", "plugin", "mode", "yolo", "accept_hooks"),
-    *("ignore_user_config", "output_schema"),
+    "system",
+    "toolsets",
+    "allowed_tools",
+    "max_turns",
+    "plugin",
+    "mode",
+    "yolo",
+    "accept_hooks",
+    "ignore_user_config",
+    "output_schema",
 )
 
 

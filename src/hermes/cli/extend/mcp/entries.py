@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.cli.extend.mcp.trial import open_home, show_manifest, try_server
+from hermes.cli.extend.mcp.trial import home_and_config, show_manifest, try_server
 from hermes.cli.report import Report
 from hermes.cli.terminal import one_line, plain
 from hermes.config.edit import edit_config, edit_together, unset_config
@@ -25,7 +25,7 @@ from hermes.sanitize import redact_text
 
 def run_add(args: argparse.Namespace) -> None:
     """Add a server. It is started first, so that an entry which cannot work is not saved."""
-    home, config = open_home()
+    home, config = home_and_config()
     if args.name in config.mcp_servers:
         raise HermesError(
             f"there is an MCP server {args.name!r} already; change it with: hermes mcp configure {args.name}"
@@ -71,7 +71,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def run_remove(args: argparse.Namespace) -> None:
     """Remove a server."""
-    home, config = open_home()
+    home, config = home_and_config()
     find_entry(config.mcp_servers, args.name)
     unset_config(home, f'mcp_servers."{args.name}"')
     ManifestCache(home).remove(args.name)
@@ -81,7 +81,7 @@ def run_remove(args: argparse.Namespace) -> None:
 
 def run_list(_args: argparse.Namespace) -> Report:
     """List the servers, without starting any."""
-    home, config = open_home()
+    home, config = home_and_config()
     cache = ManifestCache(home)
     rows: list[dict[str, Any]] = []
     for name, entry in sorted(config.mcp_servers.items()):
@@ -109,7 +109,7 @@ def _state(row: dict[str, Any]) -> str:
 
 def run_configure(args: argparse.Namespace) -> None:
     """Show a server and its tools, or change what is offered of them."""
-    home, config = open_home()
+    home, config = home_and_config()
     entry = find_entry(config.mcp_servers, args.name)
     put = _changes(args)
     key = f'mcp_servers."{args.name}"'
@@ -117,7 +117,7 @@ def run_configure(args: argparse.Namespace) -> None:
     if put or remove:
         known = [name for name in remove if _is_written(entry, name)]
         edit_together(home, {f"{key}.{name}": value for name, value in put.items()}, remove=known)
-        entry = find_entry(open_home()[1].mcp_servers, args.name)
+        entry = find_entry(home_and_config()[1].mcp_servers, args.name)
     manifest = ManifestCache(home).get(args.name, entry_digest(entry))
     print(f"{plain(args.name)}: {one_line(redact_text(entry.url or ' '.join([entry.command, *entry.args])), 200)}")
     flags = [name for name in ("trust", "sandbox") if getattr(entry, name)]

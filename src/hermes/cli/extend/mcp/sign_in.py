@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hermes.cli.extend.mcp.trial import open_home, show_manifest, try_server
+from hermes.cli.extend.mcp.trial import home_and_config, show_manifest, try_server
 from hermes.cli.terminal import plain, web_browser
 from hermes.errors import HermesError
 from hermes.mcp.settings import find_entry
@@ -13,7 +13,7 @@ from hermes.mcp.transport.tokens import forget_tokens
 
 def run_login(args: argparse.Namespace) -> None:
     """Sign in, and show what the server offers then."""
-    home, config = open_home()
+    home, config = home_and_config()
     entry = find_entry(config.mcp_servers, args.name)
     if not entry.url:
         raise HermesError(f"{args.name} is a program of this machine; there is nothing to sign in at")
@@ -24,7 +24,7 @@ def run_login(args: argparse.Namespace) -> None:
 
 def run_logout(args: argparse.Namespace) -> None:
     """Forget the sign-in."""
-    home, config = open_home()
+    home, config = home_and_config()
     find_entry(config.mcp_servers, args.name)
     was_there = forget_tokens(home, args.name)
     print(f"Signed out of {plain(args.name)}." if was_there else f"There was no sign-in at {plain(args.name)}.")

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from hermes.cli import home_with_variables
 from hermes.cli.terminal import one_line, plain, short_duration
-from hermes.config import apply_env, hermes_home, load_config, load_env_file
+from hermes.config import load_config
 from hermes.config.schema.mcp import McpServerConfig
 from hermes.config.schema.sections import Config
 from hermes.log import setup_logging
@@ -30,7 +31,7 @@ from hermes.tools.terminal.supervisor import ProcessSupervisor
 
 def run_test(args: argparse.Namespace) -> None:
     """Start the server and show it."""
-    home, config = open_home()
+    home, config = home_and_config()
     entry = find_entry(config.mcp_servers, args.name)
     began = time.monotonic()
     manifest = try_server(home, config, args.name, entry)
@@ -38,10 +39,9 @@ def run_test(args: argparse.Namespace) -> None:
     print(f"It answered after {short_duration(time.monotonic() - began)}.")
 
 
-def open_home() -> tuple[Path, Config]:
+def home_and_config() -> tuple[Path, Config]:
     """The home and its configuration, with the variables of ``.env`` in the environment."""
-    home = hermes_home()
-    apply_env(load_env_file(home))
+    home = home_with_variables()
     return home, load_config(home).config
 
 

@@ -15,15 +15,15 @@ import msgspec
 
 from hermes.cli.arguments import JSON, SINCE, Action, Argument, CommandSpec, count, flag, positive_number, repeatable
 from hermes.cli.report import Report, aligned
-from hermes.cli.runs.trace.format import NARROW, cost, event_text, width
+from hermes.cli.runs.trace.format import NARROW, cost, duration, event_text, width
 from hermes.cli.runs.trace.session_argument import open_store, session_named
-from hermes.cli.terminal import fitted, has_colour, one_line, shows_unicode
+from hermes.cli.terminal import cells, fitted, has_colour, one_line, shows_unicode
 from hermes.config import hermes_home
 from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.usage.latency import GROUPINGS
+from hermes.journal.usage.latency import GROUPINGS, Figures, figures
 from hermes.sanitize import Redactor
 
 TYPE_CHECKING = False
@@ -37,6 +37,8 @@ DEFAULT_LIMIT = 20
 #: More than any journal holds.
 _NO_LIMIT = 1_000_000_000
 _POLL_SECONDS = 0.2
+_LONGEST_NAME = 50
+_SHORTEST_NAME = 12
 #: The names of ``hermes.trace.formats``.
 FORMATS = ("atif", "atof", "otlp", "openinference", "jsonl")
 
@@ -206,6 +208,49 @@ def _check_file(path: Path, form: str) -> list[Any]:
         raise HermesError(f"{path}: cannot be read: {error.strerror}") from None
 
 
+# -- stats ----------------------------------------------------------------------------------------------------------
+
+
+def _stats(args: argparse.Namespace) -> Report:
+    with open_store() as store:
+        rows = figures(store, args.by, args.since)
+    lines = _fitted_names([_headings(args.by), *(_figure_cells(row, args.by) for row in rows)])
+    nothing = "No data in that period. '--since all' shows everything."
+    return Report({"by": args.by, "since": args.since, "rows": rows}, lines if rows else [nothing])
+
+
+def _fitted_names(rows: list[tuple[str, ...]]) -> list[str]:
+    """The table, with names cut to fit the width."""
+    lines = aligned(rows)
+    excess = max(map(cells, lines)) - width()
+    if excess <= 0:
+        return lines
+    room = max(max(cells(row[0]) for row in rows) - excess, _SHORTEST_NAME)
+    return aligned([(fitted(row[0], room), *row[1:]) for row in rows])
+
+
+def _headings(grouping: str) -> tuple[str, ...]:
+    if grouping == "plugin":
+        return ("PLUGIN", "CALLS", "FAILED", "MEAN", "TOTAL", "COST")
+    costs = ("COST",) if grouping == "model" else ()
+    return (grouping.upper(), "CALLS", "FAILED", "P50", "P95", "TOTAL", *costs)
+
+
+def _figure_cells(row: Figures, grouping: str) -> tuple[str, ...]:
+    name = f"{row.name} ({row.detail})" if row.detail else row.name
+    start = (one_line(name, _LONGEST_NAME), f"{row.calls:,}", f"{row.failed:,}")
+    if grouping == "plugin":
+        # Exported events are counted but not timed.
+        return (*start, _short(row.total / row.calls), duration(row.total or None), cost(row.cost_usd))
+    costs = (cost(row.cost_usd),) if grouping == "model" else ()
+    return (*start, duration(row.p50), duration(row.p95), duration(row.total), *costs)
+
+
+def _short(seconds: float) -> str:
+    """A duration; callbacks take microseconds."""
+    return f"{seconds * 1e6:.0f} µs" if 0 < seconds < 0.001 else duration(seconds or None)
+
+
 _SESSION = Argument("session SESSION", "a session's id, or its beginning", nargs="?")
 _COMPARED = "a session's id, its beginning, or a bundle"
 
@@ -245,7 +290,7 @@ COMMAND = CommandSpec(
             Argument("-n, --events N", "events to start with (default: 20)", type=count, default=20),
             flag("--json", "print one JSON object per line"),
         ),
-        Action("stats", "runs.trace.stats:run_stats", "show time and cost by model, tool or plugin").takes(
+        Action("stats", _stats, "show time and cost by model, tool or plugin").takes(
             Argument("--by", "group by (default: model)", choices=GROUPINGS, default="model"), SINCE, JSON
         ),
         Action("verify", _verify, "check that a session or a file is complete").takes(
