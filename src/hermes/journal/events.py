@@ -112,9 +112,9 @@ def compactions_in(connection: JournalConnection, session_id: str) -> Iterator[R
 
 def last_record(connection: JournalConnection, kind: type[RecordT], session_id: str, turn_id: str) -> RecordT | None:
     """The last record of a type in a turn; None when there is none. Raises ``JournalError`` when it cannot be read."""
-    tag = tag_of(kind)
+    event, key = tag_of(kind)
     query = f"{_READ} AND e.turn_id = :turn AND e.kind = :kind AND e.key = :key ORDER BY e.seq DESC LIMIT 1"
-    values = {"session": session_id, "turn": turn_id, "kind": tag.kind, "key": tag.key}
+    values = {"session": session_id, "turn": turn_id, "kind": event, "key": key}
     row = connection.execute(query, values).fetchone()
     return None if row is None else readable(_event(connection, row, {}))
 

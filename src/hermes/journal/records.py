@@ -328,19 +328,11 @@ def step_place(key: str) -> StepPlace:
     return StepPlace(name, int(step or 0), int(call or 0))
 
 
-class RecordTag(NamedTuple):
-    """The columns that say which type a body has."""
-
-    kind: str
-    key: str = ""
-
-
-def tag_of(kind: type[Struct]) -> RecordTag:
-    """The tag of a type that a turn has once under one key, such as its start or its answer."""
-    for event, known in EVENTS.items():
-        if known is kind:
-            return RecordTag(event)
-    return RecordTag(STEP_DONE, next(step for step, known in STEPS.items() if known is kind))
+def tag_of(kind: type[Struct]) -> tuple[str, str]:
+    """The kind and the key of a record that a turn has under one key, such as its start or its answer."""
+    tags = [*((event, "", known) for event, known in EVENTS.items())]
+    tags += [(STEP_DONE, step, known) for step, known in STEPS.items()]
+    return next((event, key) for event, key, known in tags if known is kind)
 
 
 def record_type(kind: str, key: str) -> type[Struct] | None:

@@ -17,13 +17,13 @@ import msgspec
 
 from hermes.errors import HermesError, JournalTooNew, SessionNotFound
 from hermes.journal.events import last_before, stored_event
-from hermes.journal.history.lists import count_sessions, open_sessions
+from hermes.journal.history.lists import count_sessions, open_sessions, recent_sessions
 from hermes.journal.history.rows import session_facts
 from hermes.journal.questions import count_pending, question_states
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 from hermes.trace.clean import Cleaner
-from hermes.web.queries.sessions import IsAlive, SessionLine, lines_of, recent_sessions
+from hermes.web.queries.sessions import MOST_LISTED, IsAlive, SessionLine, lines_of
 from hermes.web.queries.timeline import TimelineRows, family_of, session_rows
 
 log = logging.getLogger("hermes.web")
@@ -238,7 +238,7 @@ class JournalWatcher:
 
     def _look_at_home(self, connection: JournalConnection, topic: _Topic) -> None:
         running = {line.id for line in topic.lines.values() if line.state in ("running", "waiting", "queued")}
-        ids = {*open_sessions(connection), *recent_sessions(connection, topic.since), *running}
+        ids = {*open_sessions(connection), *recent_sessions(connection, topic.since, MOST_LISTED), *running}
         lines = lines_of(connection, ids, self._is_alive, self._clean)
         changed = [line for line in lines if topic.lines.get(line.id) != line]
         gone = sorted(running - {line.id for line in lines})
@@ -274,7 +274,9 @@ class JournalWatcher:
     def _begin(self, connection: JournalConnection, topic: _Topic, page: Subscription, after: float) -> None:
         """Bring a new page up to date, and note the position of its topic."""
         if page.topic == HOME:
-            ids = {*open_sessions(connection), *recent_sessions(connection, after)} if after else set[str]()
+            ids = (
+                {*open_sessions(connection), *recent_sessions(connection, after, MOST_LISTED)} if after else set[str]()
+            )
             lines = lines_of(connection, ids, self._is_alive, self._clean)
             pending = count_pending(connection)
             if not topic.pages:

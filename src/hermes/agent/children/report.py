@@ -10,8 +10,19 @@ import msgspec
 from hermes.agent.children.child import TIMED_OUT, Child
 from hermes.errors import Interrupted, JournalError
 from hermes.journal.bodies import message_text
-from hermes.journal.history.rows import child_ids
+from hermes.journal.events import read_events, readable
+from hermes.journal.history.rows import (
+    SessionFacts,
+    StoredCallRow,
+    TurnFacts,
+    calls_of,
+    child_ids,
+    session_facts,
+    turns_of,
+)
+from hermes.journal.records import STEP_DONE, CallRecord, ReplyRecord, step_place
 from hermes.journal.sessions import Sessions
+from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 from hermes.journal.turns.steps import is_aside
 from hermes.sanitize import Redactor
@@ -45,29 +56,52 @@ class ChildReport:
         return int(self.fields["duration_seconds"] * 1000)
 
 
+@dataclass(frozen=True, slots=True)
+class _RecordedChild:
+    """What the journal has of a child: its one turn, with the records and model calls of that."""
+
+    session: SessionFacts
+    turn: TurnFacts
+    last_at: float
+    steps: dict[str, Any]
+    calls: list[StoredCallRow]
+
+    def ran_out_of_steps(self) -> bool:
+        return "setup" in self.steps and f"model:{self.steps['setup'].max_steps + 1}" in self.steps
+
+
+def _read(connection: JournalConnection, session_id: str) -> _RecordedChild | None:
+    sessions, turns = session_facts(connection, [session_id]), turns_of(connection, session_id)
+    if not sessions or not turns:
+        return None
+    events = list(read_events(connection, session_id))
+    steps = {event.key: readable(event) for event in events if event.kind == STEP_DONE}
+    return _RecordedChild(sessions[0], turns[0], events[-1].at, steps, calls_of(connection, session_id))
+
+
 def report_on(child: Child, store: Store, redactor: Redactor, *, room: int, longest: int) -> ChildReport:
     """The report on a child that ended or was abandoned. ``room`` is what the whole entry may take, roughly."""
-    records: list[Record] = []
+    recorded: _RecordedChild | None = None
     failure = child.failure
     try:
-        if child.state() is not None:
-            records = Sessions(store).export(child.session_id)
+        recorded = store.read(lambda connection: _read(connection, child.session_id))
     except JournalError as error:
         failure = failure or error
-    turn = next((record for record in records if record["record"] == "turn"), None)
+    turn = None if recorded is None else recorded.turn
     status = _status(child, turn, failure)
     error = _error(child, turn, failure)
-    exit_reason = "max_iterations" if status == "completed" and _ran_out_of_steps(records) else status
+    ran_out = recorded is not None and recorded.ran_out_of_steps()
+    exit_reason = "max_iterations" if status == "completed" and ran_out else status
     if status == "completed" and error is not None:  # there is an answer, but it is not whole
         exit_reason = "incomplete"
     fields: Record = {
         "task_index": child.assignment.index,
         "status": status,
-        "summary": _bounded(_text(records, turn), min(longest, room * 3 // 4), child.session_id),
-        **_figures(records, turn),
+        "summary": _bounded(_text(recorded), min(longest, room * 3 // 4), child.session_id),
+        **_figures(recorded),
         "exit_reason": exit_reason,
-        **_trace(records, room // 4),
-        "session_id": child.session_id if records else "",
+        **_trace(recorded, room // 4),
+        "session_id": child.session_id if recorded is not None else "",
     }
     if error is not None:
         fields["error"] = redactor.redact(error)
@@ -88,10 +122,10 @@ def saw_untrusted(store: Store, scope: Scope) -> bool:
     )
 
 
-def _status(child: Child, turn: Record | None, failure: BaseException | None) -> ChildStatus:
+def _status(child: Child, turn: TurnFacts | None, failure: BaseException | None) -> ChildStatus:
     if failure is not None:
         return "interrupted" if isinstance(failure, Interrupted) else "error"
-    match turn and turn["state"]:
+    match turn and turn.state:
         case "completed":
             return "completed"
         case "failed":
@@ -100,74 +134,59 @@ def _status(child: Child, turn: Record | None, failure: BaseException | None) ->
             return "timeout" if _reason(child, turn).startswith(TIMED_OUT) else "interrupted"
 
 
-def _error(child: Child, turn: Record | None, failure: BaseException | None) -> str | None:
+def _error(child: Child, turn: TurnFacts | None, failure: BaseException | None) -> str | None:
     if failure is not None:
         return str(failure) or type(failure).__name__
     if turn is None:
         return f"not started ({child.interrupt.reason or 'interrupted'})"
-    if turn["state"] == "running" and child.stopping:
+    if turn.state == "running" and child.stopping:
         return f"{_reason(child, turn)}; it did not stop in time and was abandoned"
-    return turn["error"] if turn["state"] == "completed" else _reason(child, turn)
+    return turn.error if turn.state == "completed" else _reason(child, turn)
 
 
-def _reason(child: Child, turn: Record | None) -> str:
-    recorded: str | None = turn["error"] if turn is not None else None
+def _reason(child: Child, turn: TurnFacts | None) -> str:
+    recorded = turn.error if turn is not None else None
     return recorded or child.interrupt.reason or "interrupted"
 
 
-def _text(records: list[Record], turn: Record | None) -> str:
+def _text(recorded: _RecordedChild | None) -> str:
     """The answer, or what there is of one, or what was said last on the way there."""
-    answer: str | None = turn["answer"] if turn is not None else None
-    if answer:
-        return answer
-    messages = [record["message"] for record in records if record["record"] == "message"]
-    said = [message["content"] for message in messages if message.get("tool_calls") and message.get("content")]
+    if recorded is None or recorded.turn.answer:
+        return "" if recorded is None else recorded.turn.answer or ""
+    replies = [step.reply for step in recorded.steps.values() if isinstance(step, ReplyRecord)]
+    said = [reply.content for reply in replies if reply.tool_calls and reply.content]
     return said[-1] if said else ""
 
 
-def _figures(records: list[Record], turn: Record | None) -> Record:
-    calls = [record for record in records if record["record"] == "model_call"]
-    answered = [call["model"] for call in calls if call["status"] == "ok" and not is_aside(call["key"])]
-    session = records[0] if records else {"model": ""}
-    seconds = 0.0
-    if turn is not None:
-        last = turn["ended_at"] or max((r["at"] for r in records if r["record"] == "event"), default=0.0)
-        seconds = max(last - turn["started_at"], 0.0)
+def _figures(recorded: _RecordedChild | None) -> Record:
+    if recorded is None:
+        return {"api_calls": 0, "duration_seconds": 0.0, "model": "", "tokens": {"input": 0, "output": 0}}
+    turn, calls = recorded.turn, recorded.calls
+    answered = [call.model for call in calls if call.status == "ok" and not is_aside(call.key)]
+    seconds = max((turn.ended_at or recorded.last_at) - turn.started_at, 0.0)
     return {
-        "api_calls": sum(not is_aside(call["key"]) for call in calls),
+        "api_calls": sum(not is_aside(call.key) for call in calls),
         "duration_seconds": round(seconds, 3),
-        "model": answered[-1] if answered else session["model"],
+        "model": answered[-1] if answered else recorded.session.model,
         "tokens": {
-            "input": sum(_total(call, "input_tokens", "cache_read_tokens", "cache_write_tokens") for call in calls),
-            "output": sum(_total(call, "output_tokens") for call in calls),
+            "input": sum(call.read_tokens or 0 for call in calls),
+            "output": sum(call.output_tokens or 0 for call in calls),
         },
     }
 
 
-def _total(call: Record, *names: str) -> int:
-    return sum(call[name] or 0 for name in names)
-
-
-def _ran_out_of_steps(records: list[Record]) -> bool:
-    steps = {r["key"]: r["body"] for r in records if r["record"] == "event" and r["kind"] == "step_done"}
-    return "setup" in steps and f"model:{steps['setup']['max_steps'] + 1}" in steps
-
-
-def _trace(records: list[Record], room: int) -> Record:
+def _trace(recorded: _RecordedChild | None, room: int) -> Record:
     """The tool calls of the child in the order in which it made them; of very many, the last ones and their number."""
-    calls: dict[tuple[int, int], Record] = {}
-    for record in records:
-        if record["record"] == "event" and record["kind"] == "step_done" and record["key"].startswith("tool:"):
-            step, index = record["key"].removeprefix("tool:").split(".")
-            calls[int(step), int(index)] = record["body"]
+    steps = {} if recorded is None else recorded.steps
+    calls: list[CallRecord] = [steps[key] for key in sorted(steps, key=step_place) if key.startswith("tool:")]
     lines = [
         {
-            "tool": body["name"],
-            "args_bytes": len(msgspec.json.encode(body["args"])),
-            "result_bytes": len(body["result"].encode("utf-8", "replace")),
-            "status": body["status"],
+            "tool": call.name,
+            "args_bytes": len(msgspec.json.encode(call.args)),
+            "result_bytes": len(call.result.encode("utf-8", "replace")),
+            "status": call.status,
         }
-        for _, body in sorted(calls.items())
+        for call in calls
     ]
     shown = lines[-max(room // _TRACE_LINE, 1) :]
     return {"tool_trace": shown} if len(shown) == len(lines) else {"tool_trace": shown, "tool_calls": len(lines)}

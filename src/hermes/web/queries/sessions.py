@@ -15,7 +15,6 @@ from hermes.journal.history.lists import (
     matching_sessions,
     turn_counts,
 )
-from hermes.journal.history.lists import recent_sessions as sessions_since
 from hermes.journal.history.rows import SessionFacts, session_facts
 from hermes.journal.store.connection import JournalConnection
 from hermes.trace.clean import Cleaner
@@ -26,7 +25,7 @@ SessionState = Literal["running", "waiting", "completed", "failed", "interrupted
 IsAlive = Callable[[str], bool]
 
 PAGE_SIZE = 50
-_MOST = 200
+MOST_LISTED = 200
 
 
 class SessionLine(Struct, omit_defaults=True, kw_only=True):
@@ -77,7 +76,7 @@ def session_lines(
         wanted.text.split()[:8],
         state=wanted.state,
         before=wanted.before,
-        limit=max(1, min(wanted.limit, _MOST)),
+        limit=max(1, min(wanted.limit, MOST_LISTED)),
     )
     return _lines(connection, found, is_alive, clean)
 
@@ -86,11 +85,6 @@ def lines_of(connection: JournalConnection, ids: Iterable[str], is_alive: IsAliv
     """The sessions with these ids, as far as they exist, newest first."""
     named = list(ids)
     return _lines(connection, session_facts(connection, named), is_alive, clean) if named else []
-
-
-def recent_sessions(connection: JournalConnection, since: float) -> list[str]:
-    """The sessions that were used after that time, without those of children."""
-    return sessions_since(connection, since, _MOST)
 
 
 def _lines(
