@@ -54,9 +54,6 @@ from hermes.sanitize import Redactor
 
 log = logging.getLogger("hermes.live")
 
-#: Silence after which a follower gets an empty batch, with which it can keep a connection open.
-SECONDS_OF_SILENCE = 15.0
-
 LiveStatus = Literal["queued", "in_progress", "waiting", "completed", "incomplete", "failed", "cancelled"]
 
 
@@ -248,9 +245,9 @@ class LiveTurn:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def changed(self, seen: int, seconds: float) -> bool:
+    async def changed(self, seen: int, seconds: float | None = None) -> bool:
         """Wait until the log has more than ``seen`` entries. False when it has not within that time."""
-        until = time.monotonic() + seconds
+        until = None if seconds is None else time.monotonic() + seconds
         while len(self.log) <= seen:
             if self._cut_off is not None:
                 raise self._cut_off
@@ -258,6 +255,9 @@ class LiveTurn:
             self._waiters.append(waiter)
             if len(self.log) > seen or self._cut_off is not None:
                 continue  # it came before there was a waiter to wake
+            if until is None:
+                await waiter
+                continue
             try:
                 async with asyncio.timeout(until - time.monotonic()):
                     await waiter
@@ -265,13 +265,16 @@ class LiveTurn:
                 return False
         return True
 
-    async def follow(self, start: int = 0) -> AsyncGenerator[list[LiveEntry]]:
-        """The entries from the number ``start`` on, in batches; empty ones break a silence. Ends after ``TurnOver``."""
+    async def follow(self, start: int = 0, *, silence: float | None = None) -> AsyncGenerator[list[LiveEntry]]:
+        """The entries from the number ``start`` on, in batches. Ends after ``TurnOver``.
+
+        ``silence``: an empty batch comes after so many seconds without an entry, to keep a connection open with.
+        """
         at = start
         self.followers += 1
         try:
             while True:
-                if not await self.changed(at, SECONDS_OF_SILENCE):
+                if not await self.changed(at, silence):
                     yield []
                     continue
                 batch = self.log[at:]
@@ -287,7 +290,7 @@ class LiveTurn:
         self.followers += 1
         try:
             while self.result is None:
-                await self.changed(len(self.log), SECONDS_OF_SILENCE)
+                await self.changed(len(self.log))
             return self.result
         finally:
             self.followers -= 1

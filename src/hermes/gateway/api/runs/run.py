@@ -15,6 +15,10 @@ from hermes.live.turn import LiveEntry, LiveTurn, QuestionAnswered, QuestionAske
 from hermes.sanitize import Redactor
 
 
+#: Silence after which a client gets a keep-alive, so that proxies keep the connection.
+SECONDS_OF_SILENCE = 15.0
+
+
 class RunEvent(NamedTuple):
     """One event for clients. ``text`` belongs to the kind ``text``, ``data`` to all others."""
 
@@ -50,7 +54,7 @@ class ApiRun(LiveTurn):
         Clients count what they are shown: the numbers are not those of the log.
         """
         number = 0
-        async for batch in self.follow():
+        async for batch in self.follow(silence=SECONDS_OF_SILENCE):
             shown = self._shown(batch)
             left_out = min(max(start - number, 0), len(shown))
             if not batch or len(shown) > left_out:
