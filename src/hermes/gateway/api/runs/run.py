@@ -14,7 +14,6 @@ from hermes.http_server.outgoing import call_summary
 from hermes.live.turn import LiveEntry, LiveTurn, QuestionAnswered, QuestionAsked, TextAdded, TurnOver
 from hermes.sanitize import Redactor
 
-
 #: Silence after which a client gets a keep-alive, so that proxies keep the connection.
 SECONDS_OF_SILENCE = 15.0
 
