@@ -46,8 +46,14 @@ class ClusterDispatcher:
         #: The turns that the last look found settled. Their notification may be on its way, with their last events.
         self._found_settled: set[str] = set()
         self._changed = threading.Condition()
+        self._has_offered = False
         self._subscription = ChannelListener(
-            cluster_store(host), self._channel, self._receive, tick=self._look, seconds=_LOOK_SECONDS
+            cluster_store(host),
+            self._channel,
+            self._receive,
+            connected=self._offer_left,
+            tick=self._look,
+            seconds=_LOOK_SECONDS,
         )
 
     # -- the port -----------------------------------------------------------------------------------------------
@@ -153,8 +159,6 @@ class ClusterDispatcher:
             self._settle(turn_id, now)
 
     def start(self) -> None:
-        # Turns that an earlier process of a surface accepted, to run them itself.
-        self._host.store.write(turn_queue.offer_left)
         self._subscription.start()
 
     @property
@@ -166,6 +170,12 @@ class ClusterDispatcher:
         return True
 
     # -- inside -------------------------------------------------------------------------------------------------
+
+    def _offer_left(self, connection: JournalConnection) -> None:
+        """Once: leave turns to the workers that an earlier process of a surface accepted to run them itself."""
+        if not self._has_offered:
+            turn_queue.offer_left(connection)
+            self._has_offered = True
 
     def _mark_cancelled(self, submission: Submission, reason: str) -> bool | None:
         """Have the worker of a turn stop it. True when it is suspended and no worker has it; None when it has ended."""

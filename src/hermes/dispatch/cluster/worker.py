@@ -89,7 +89,6 @@ class Worker:
         self._host = host
         self._metrics = metrics
         self._store = cluster_store(host)
-        self._settings = settings
         self._execution = Execution(host, {} if entries is None else entries)
         #: In the order in which they were taken.
         self._running: list[_RunningTurn] = []
@@ -272,12 +271,9 @@ class Worker:
         return listen
 
     def _submission(self, turn_id: str) -> Submission | None:
-        while True:
-            try:
-                return self._host.store.read(lambda connection: find_submission(connection, turn_id))
-            except JournalError as error:
-                log.warning("turn %s is tried again: %s", turn_id, error)
-                time.sleep(_BUSY_PAUSE)
+        return self._when_reached(
+            lambda: self._host.store.read(lambda connection: find_submission(connection, turn_id))
+        )
 
     def _suspend(self, submission: Submission) -> bool:
         """Give the slot back while the turn waits for an answer. False when the answer is there."""
@@ -296,11 +292,15 @@ class Worker:
         self._write(lambda connection: give_back(connection, turn_id, self.id, seconds=_LATER_SECONDS))
 
     def _write(self, work: Callable[[JournalConnection], T]) -> T:
+        return self._when_reached(lambda: self._host.store.write(work))
+
+    def _when_reached(self, use: Callable[[], T]) -> T:
+        """Use the database, for which a turn that runs waits as long as it takes."""
         while True:
             try:
-                return self._host.store.write(work)
+                return use()
             except JournalError as error:
-                log.warning("the database cannot be written; trying again: %s", error)
+                log.warning("the database cannot be used; trying again: %s", error)
                 time.sleep(_BUSY_PAUSE)
 
     # -- notifications ------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
@@ -19,7 +19,7 @@ from hermes.config import load_config
 from hermes.errors import HermesError, did_you_mean
 
 if TYPE_CHECKING:
-    from hermes.dispatch.cluster.operators import Operators
+    from hermes.journal.store.postgres.store import PostgresStore
     from hermes.journal.store.postgres.workers import WorkerRow
 
 
@@ -28,17 +28,19 @@ _HEADS = ("ID", "HOST", "PID", "TURNS", "SLOTS", "CHILD SLOTS", "STATE", "SINCE"
 
 
 @contextmanager
-def _opened_operators(_args: argparse.Namespace) -> Generator[Operators]:
+def _opened_journal(_args: argparse.Namespace) -> Generator[PostgresStore]:
     config = load_config(home_with_variables()).config
     require_cluster(config)
-    from hermes.dispatch.cluster.operators import Operators
+    from hermes.journal.store.postgres.store import PostgresStore
 
-    with Operators(config.journal) as operators:
-        yield operators
+    with closing(PostgresStore(config.journal)) as store:
+        yield store
 
 
-def _list(_args: argparse.Namespace, operators: Operators) -> Report:
-    workers, waiting = operators.workers(), operators.waiting()
+def _list(_args: argparse.Namespace, store: PostgresStore) -> Report:
+    from hermes.journal.store.postgres.workers import count_waiting, list_workers
+
+    workers, waiting = store.read(list_workers), store.read(count_waiting)
     lines = table([_HEADS, *map(_worker_cells, workers)]) if workers else [_NO_WORKER]
     document = {"workers": [asdict(worker) for worker in workers], "waiting": waiting}
     return Report(document, [*lines, f"{waiting} turns wait" if waiting != 1 else "1 turn waits"])
@@ -59,20 +61,26 @@ def _worker_cells(worker: WorkerRow) -> tuple[str, ...]:
     )
 
 
-def _drain(args: argparse.Namespace, operators: Operators) -> None:
-    worker = _named(args.worker, operators)
-    operators.drain(worker.id)
+def _drain(args: argparse.Namespace, store: PostgresStore) -> None:
+    from hermes.journal.store.postgres.workers import request_drain
+
+    worker = _named(args.worker, store)
+    store.write(lambda connection: request_drain(connection, worker.id))
     print(f"worker {worker.id} drains: {worker.running} turns are running")
 
 
-def _evict(args: argparse.Namespace, operators: Operators) -> None:
-    worker = _named(args.worker, operators)
-    operators.evict(worker.id)
+def _evict(args: argparse.Namespace, store: PostgresStore) -> None:
+    from hermes.journal.store.postgres.workers import evict
+
+    worker = _named(args.worker, store)
+    store.write(lambda connection: evict(connection, worker.id))
     print(f"worker {worker.id} is removed; other workers continue its turns")
 
 
-def _named(beginning: str, operators: Operators) -> WorkerRow:
-    workers = operators.workers()
+def _named(beginning: str, store: PostgresStore) -> WorkerRow:
+    from hermes.journal.store.postgres.workers import list_workers
+
+    workers = store.read(list_workers)
     found = [worker for worker in workers if worker.id.startswith(beginning)]
     if len(found) == 1:
         return found[0]
@@ -85,7 +93,7 @@ _WORKER = Argument("worker ID", "the id of 'hermes workers list', or its beginni
 
 COMMAND = CommandSpec(
     default="list",
-    opened=_opened_operators,
+    opened=_opened_journal,
     actions=(
         Action("list", _list, "list the workers and what waits (the default)").takes(JSON),
         Action("drain", _drain, "let a worker finish its turns, take no new ones, and end").takes(_WORKER),

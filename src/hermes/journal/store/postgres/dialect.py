@@ -226,7 +226,7 @@ def _row(
 
 _NO_ROWS, _ROWS, _EMPTY = ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.EMPTY_QUERY
 #: A statement that is used so often is prepared; when so many are, all are dropped.
-_PREPARED_FROM, _MOST_PREPARED = 2, 500
+PREPARED_FROM, MOST_PREPARED = 2, 500
 
 
 class ConnectionCut(psycopg.OperationalError):
@@ -297,12 +297,12 @@ class PostgresConnection:
         data, types, formats = values
         known = (text, types)
         uses = self._statements.get(known, 0)
-        if uses < _PREPARED_FROM:
+        if uses < PREPARED_FROM:
             rows = self._checked(self._wire.exec_params(text, data, types, formats))
             self._statements[known] = uses + 1
             return rows
-        if uses == _PREPARED_FROM:
-            if len(self._statements) > _MOST_PREPARED:
+        if uses == PREPARED_FROM:
+            if len(self._statements) > MOST_PREPARED:
                 self.command(b"DEALLOCATE ALL")
                 self._statements = {}
             self._checked(self._wire.prepare(self._name(known), text, types))

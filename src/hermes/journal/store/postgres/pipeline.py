@@ -14,7 +14,14 @@ import psycopg
 from psycopg.pq import ConnStatus, ExecStatus
 
 from hermes.errors import JournalError
-from hermes.journal.store.postgres.dialect import ConnectionCut, PostgresConnection, Rows, Values
+from hermes.journal.store.postgres.dialect import (
+    MOST_PREPARED,
+    PREPARED_FROM,
+    ConnectionCut,
+    PostgresConnection,
+    Rows,
+    Values,
+)
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
@@ -24,8 +31,6 @@ _COMMIT, _ROLLBACK = b"COMMIT", b"ROLLBACK"
 #: Given to a transaction before anything of it is written, so that its outcome can be asked for afterwards.
 _IDENTIFY = b"SELECT pg_current_xact_id()::text"
 _NO_VALUES = Values([], (), None)
-#: A statement that was used so often is prepared; when so many are, all are dropped.
-_PREPARED_FROM, _MOST_PREPARED = 2, 500
 #: So many statements are sent without waiting for more.
 _MOST_WAITING = 200
 
@@ -152,10 +157,10 @@ class PipelinedConnection(PostgresConnection):
     def _prepare(self, key: _Key) -> bytes:
         """The name of a statement that is often used, or nothing."""
         uses = self._uses.get(key, 0)
-        if uses < _PREPARED_FROM:
+        if uses < PREPARED_FROM:
             self._uses[key] = uses + 1
             return b""
-        if len(self._uses) > _MOST_PREPARED:
+        if len(self._uses) > MOST_PREPARED:
             self._wire.send_query_params(b"DEALLOCATE ALL", None)
             self._expected.append(Rows(None))
             self._uses, self._names = {}, {}
