@@ -131,7 +131,7 @@ def test_a_commit_whose_outcome_stays_unknown_ends_the_writing(
         def stop(connection: JournalConnection) -> None:
             own_postgres.stop(signal.SIGQUIT)
 
-        turn._add_other(stop)  # pyright: ignore[reportPrivateUsage]
+        turn._pending.others.append(stop)  # pyright: ignore[reportPrivateUsage]
         with pytest.raises(CommitUnknown, match="is not known"):
             finish(turn.commit)
         own_postgres.start()
@@ -237,7 +237,7 @@ def test_a_follower_sees_events_that_are_committed_out_of_order(shared: Postgres
             wait_for(may_end)
 
         slow.event("note", "", "numbered first")
-        slow._add_other(hold)  # pyright: ignore[reportPrivateUsage]
+        slow._pending.others.append(hold)  # pyright: ignore[reportPrivateUsage]
         writer = threading.Thread(target=slow.commit)
         writer.start()
         wait_for(early)
