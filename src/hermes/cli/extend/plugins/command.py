@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from hermes.cli.arguments import JSON, Action, Argument, CommandSpec, flag, seconds
-from hermes.cli.extend.plugins.installed import InstalledPlugins, as_json, plugin_row
+from hermes.cli.extend.plugins.installed import InstalledPlugins, PluginRow, as_json, plugin_row
 from hermes.cli.report import Report
 from hermes.cli.terminal import warn
 from hermes.commands.text import plural
@@ -38,13 +38,7 @@ def _list(args: argparse.Namespace, installed: InstalledPlugins) -> Report:
 
     config, totals, manifests = installed.config, installed.totals(), installed.manifests()
     rows = [plugin_row(manifest, config, totals, os.environ) for manifest in manifests.values()]
-    rows = [
-        row
-        for row in sorted(rows, key=lambda row: row.key)
-        if not (args.enabled and not row.is_enabled)
-        and not (args.user and row.source not in ("user", "git"))
-        and not (args.no_bundled and row.source == "bundled")
-    ]
+    rows = [row for row in sorted(rows, key=lambda row: row.key) if _is_wanted(row, args)]
     for name in config.enabled:
         if not any(manifest.answers_to(name) for manifest in manifests.values()):
             warn(f"plugins.enabled: unknown plugin {name!r}{suggestion(name, manifests)}")
@@ -52,6 +46,14 @@ def _list(args: argparse.Namespace, installed: InstalledPlugins) -> Report:
         warn("HERMES_SAFE_MODE is set: no plugin is loaded")
     lines = plain_lines(rows) if args.plain else list_lines(rows) if rows else [_NO_PLUGINS]
     return Report([as_json(row) for row in rows], lines)
+
+
+def _is_wanted(row: PluginRow, args: argparse.Namespace) -> bool:
+    return (
+        (row.is_enabled or not args.enabled)
+        and (row.source in ("user", "git") or not args.user)
+        and (row.source != "bundled" or not args.no_bundled)
+    )
 
 
 def _check(args: argparse.Namespace, installed: InstalledPlugins) -> Report:

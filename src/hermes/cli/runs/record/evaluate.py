@@ -67,8 +67,14 @@ def _evaluate(args: argparse.Namespace) -> Report | int:
             raise
     if sys.stderr.isatty():
         print(file=sys.stderr)
+    return _concluded(args, args.name or path.stem, models, results)
+
+
+def _concluded(
+    args: argparse.Namespace, name: str, models: Sequence[str], results: Sequence[SampleResult]
+) -> Report | int:
     if args.html:
-        write_private_file(Path(args.html), _page(args.name or path.stem, models, results))
+        write_private_file(Path(args.html), _page(name, models, results))
     code = 1 if any(one.status not in ("completed", "skipped") for one in results) else 0
     if args.html and not args.json:
         return code

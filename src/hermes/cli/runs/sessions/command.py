@@ -165,33 +165,39 @@ def _delete(args: argparse.Namespace, journal: Journal) -> int:
 
 
 def _prune(args: argparse.Namespace, journal: Journal) -> int:
-    old = journal.sessions.last_used_before(args.older_than)
-    in_use = [row for row in old if row.runner is not None and journal.runner.is_alive(row.runner)]
-    unfinished = [row for row in old if row not in in_use and journal.sessions.has_open_turn(row.id)]
-    kept = in_use if args.unfinished else [*in_use, *unfinished]
-    chosen = [row for row in old if row not in kept]
-    if in_use:
-        print(f"Kept: {plural(len(in_use), 'session')} in use.")
-    if unfinished and not args.unfinished:
-        print(f"Kept: {plural(len(unfinished), 'session')} with an unfinished turn (--unfinished deletes them too).")
+    chosen = _unused(args, journal)
     if not chosen:
         print("Nothing to delete.")
         return 0
+    count = plural(len(chosen), "session")
     if args.dry_run or not args.yes:
         print_lines(list_lines(chosen[:_MOST_LISTED], journal.runner))
         if len(chosen) > _MOST_LISTED:
             print(f"… and {len(chosen) - _MOST_LISTED} more")
     if args.dry_run:
-        print(f"{plural(len(chosen), 'session')} would be deleted, including child agents.")
+        print(f"{count} would be deleted, including child agents.")
         return 0
     if not args.yes:
         if not sys.stdin.isatty():
             raise HermesError("not a terminal: use --yes to delete without confirmation, or --dry-run to only look")
-        if not confirm(f"Delete {plural(len(chosen), 'session')}, including child agents?"):
+        if not confirm(f"Delete {count}, including child agents?"):
             print("Nothing was deleted.")
             return 1
     _delete_unless_busy(journal, chosen)
     return 0
+
+
+def _unused(args: argparse.Namespace, journal: Journal) -> list[SessionRow]:
+    """The sessions that were not used for long enough; says which of them are kept."""
+    old = journal.sessions.last_used_before(args.older_than)
+    in_use = [row for row in old if row.runner is not None and journal.runner.is_alive(row.runner)]
+    unfinished = [row for row in old if row not in in_use and journal.sessions.has_open_turn(row.id)]
+    if in_use:
+        print(f"Kept: {plural(len(in_use), 'session')} in use.")
+    if unfinished and not args.unfinished:
+        print(f"Kept: {plural(len(unfinished), 'session')} with an unfinished turn (--unfinished deletes them too).")
+    kept = in_use if args.unfinished else [*in_use, *unfinished]
+    return [row for row in old if row not in kept]
 
 
 def _delete_unless_busy(journal: Journal, rows: list[SessionRow]) -> None:
