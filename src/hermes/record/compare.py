@@ -84,20 +84,18 @@ def compare_turns(
     attempts = _failures(before), _failures(after)
     partners = _moved_calls(before, after)
     for key in sorted({*before.steps, *after.steps}, key=_order):
-        if partners.get(key, key) != key:
-            add(key, "order", key, partners[key])
-        if key.startswith("model:") and attempts[0].get(key, []) != attempts[1].get(key, []):
-            add(key, "failed attempts", attempts[0].get(key, []), attempts[1].get(key, []))
-        first, second = _body(before, key), _body(after, partners.get(key, key))
-        if first is None or second is None:
-            add(key, "", first and _shown(key, first), second and _shown(key, second))
-            continue
-        for field, one, other in _changes(key, first, second, strict):
-            add(key, field, one, other)
+        partner = partners.get(key, key)
+        if partner != key:
+            add(key, "order", key, partner)
+        failed, failed_again = attempts[0].get(key, []), attempts[1].get(key, [])
+        if key.startswith("model:") and failed != failed_again:
+            add(key, "failed attempts", failed, failed_again)
+        for change in _changes(key, _body(before, key), _body(after, partner), strict):
+            add(key, *change)
         # Where something differed before, the requests that follow are bound to.
         if not found and key.startswith("model:"):
-            for field, one, other in _request_changes(key, before, after):
-                add(key, field, one, other)
+            for change in _request_changes(key, before, after):
+                add(key, *change)
     if before.state != after.state:
         add("end", "state", before.state, after.state)
     elif not found and (before.error or "") != (after.error or ""):
@@ -154,7 +152,13 @@ def _body(turn: TurnRecording, key: str) -> dict[str, Any] | None:
     return None if record is None else msgspec.to_builtins(record)
 
 
-def _changes(key: str, first: dict[str, Any], second: dict[str, Any], strict: bool) -> Iterator[tuple[str, Any, Any]]:
+def _changes(
+    key: str, first: dict[str, Any] | None, second: dict[str, Any] | None, strict: bool
+) -> Iterator[tuple[str, Any, Any]]:
+    """The fields in which two steps differ; all of one where the other is missing."""
+    if first is None or second is None:
+        yield "", first and _shown(key, first), second and _shown(key, second)
+        return
     kind = key.partition(":")[0]
     one, other = _shown(key, first), _shown(key, second)
     if kind in _FIELDS:

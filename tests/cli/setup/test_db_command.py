@@ -14,6 +14,7 @@ from hermes.cli.main import main
 from hermes.config.schema.sections import JournalConfig
 from hermes.journal.leases import SessionInfo, release_lease
 from hermes.journal.questions import QuestionRow, Questions
+from hermes.journal.records import SetupRecord
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import schema
 from hermes.journal.store.connection import JournalConnection
@@ -42,7 +43,9 @@ def record_some(store: Store) -> None:
                 request_key="key",
                 message={"role": "user", "content": f"a question of {session} \ud800\0"},
             )
-            turn.step("setup", "done", "pure", {"system": "x" * 50_000}, {"tools": ["a", "b"]})
+            turn.step(
+                "setup", "done", "pure", SetupRecord(system="x" * 50_000), {"tools": [{"name": "a"}, {"name": "b"}]}
+            )
             turn.model_call(ModelCallRow(f"{session}:api:1", "model:1", "p", "m", "ok", 1.0, 2.0, cost_usd=0.1))
             question = QuestionRow(f"ask-{session}", session, turn.id, "tool:1.0", "terminal", "digest", "rm -rf x")
             Questions(store).ask(question)

@@ -68,12 +68,8 @@ def run_chat(args: argparse.Namespace) -> int:
     output_format = _output_format(args, message)
     follows_turn = args.on_workers and (args.continue_last or args.resume not in (None, CHOOSE))
     at_prompt = message is None and not follows_turn and _wants_prompt(args)
-    if args.resume == CHOOSE and not at_prompt:
-        raise HermesError(
-            "--resume needs the id of a session here ('hermes sessions list' shows them); -c takes the last"
-        )
-    if message is None and not (at_prompt or args.resume or args.continue_last):
-        raise HermesError(NO_MESSAGE)
+    if not at_prompt:
+        _check_one_shot(args, message)
     if args.on_workers:
         _check_remote(args, message, loaded.config, at_prompt=at_prompt)
     if not _is_for_programs(args):
@@ -88,6 +84,16 @@ def run_chat(args: argparse.Namespace) -> int:
             return _answer(host, args, message, output, output_format)
         except SystemExit as end:
             raise HermesError(f"a plugin ended the program (sys.exit({end.code!r}))") from end
+
+
+def _check_one_shot(args: argparse.Namespace, message: UserMessage | None) -> None:
+    """A run without a prompt needs a message, or a session to finish."""
+    if args.resume == CHOOSE:
+        raise HermesError(
+            "--resume needs the id of a session here ('hermes sessions list' shows them); -c takes the last"
+        )
+    if message is None and not (args.resume or args.continue_last):
+        raise HermesError(NO_MESSAGE)
 
 
 def _host(home: Path, loaded: LoadedConfig, args: argparse.Namespace, redactor: Redactor) -> Host:

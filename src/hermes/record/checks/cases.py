@@ -166,6 +166,12 @@ def _calls(recording: Recording) -> list[CallRecord]:
 
 
 def _unmet(expected: Expectations, recording: Recording) -> Iterator[str]:
+    yield from _unmet_calls(expected, recording)
+    yield from _unmet_text(expected, recording)
+    yield from _unmet_limits(expected, recording)
+
+
+def _unmet_calls(expected: Expectations, recording: Recording) -> Iterator[str]:
     called = _called(recording)
     if expected.tools is not None and called != expected.tools:
         yield f"tools: expected {', '.join(expected.tools) or 'none'}; found {', '.join(called) or 'none'}"
@@ -178,7 +184,9 @@ def _unmet(expected: Expectations, recording: Recording) -> Iterator[str]:
         if not any(_fits(wanted.args, args) for args in same):
             found = "; ".join(msgspec.json.encode(args).decode() for args in same) or "no call of it"
             yield f"calls: no {wanted.tool} with {msgspec.json.encode(wanted.args).decode()}; found {found}"
-    yield from _unmet_text(expected, recording)
+
+
+def _unmet_limits(expected: Expectations, recording: Recording) -> Iterator[str]:
     totals = totals_of(recording)
     if expected.max_steps is not None and totals.model_steps > expected.max_steps:
         yield f"max_steps: expected at most {expected.max_steps}; found {totals.model_steps}"

@@ -228,17 +228,9 @@ def pick_model(setup: ModelSetup, provider: str, base_url: str = "") -> Selectio
     endpoint = _endpoint(setup, chosen)
     if setup.key_name(provider) and not setup.has_key(endpoint) and not _asked_for_key(chosen):
         return None
-    models: Sequence[str] = ()
-    while True:
-        try:
-            models = _listed(setup, _endpoint(setup, chosen), chosen.key) or ()
-        except HermesError as error:
-            say(explain(error, endpoint, _key_from(setup, endpoint, chosen.key)).line)
-            if isinstance(error, ProviderError) and error.reason == "auth":
-                if _asked_for_key(chosen):
-                    continue
-                return None
-        break
+    models = _models_of_server(setup, chosen)
+    if models is None:
+        return None
     named, profile = setup.config.providers.get(provider), setup.profiles.get(provider)
     default = (named.model if named else "") or (profile.default_model if profile else "")
     if models and not is_among(default, models):
@@ -248,6 +240,20 @@ def pick_model(setup: ModelSetup, provider: str, base_url: str = "") -> Selectio
         return None
     chosen.model = model
     return chosen
+
+
+def _models_of_server(setup: ModelSetup, chosen: Selection) -> Sequence[str] | None:
+    """The models that the server lists, none when it lists none; None when its key is refused and no other is given."""
+    while True:
+        endpoint = _endpoint(setup, chosen)
+        try:
+            return _listed(setup, endpoint, chosen.key) or ()
+        except HermesError as error:
+            say(explain(error, endpoint, _key_from(setup, endpoint, chosen.key)).line)
+            if not isinstance(error, ProviderError) or error.reason != "auth":
+                return ()
+        if not _asked_for_key(chosen):
+            return None
 
 
 def _local_model(setup: ModelSetup) -> Selection:

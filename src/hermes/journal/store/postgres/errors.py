@@ -67,26 +67,41 @@ def _password(url: str) -> str:
         return ""
 
 
-def _explained(error: psycopg.Error, where: str, password: str) -> JournalError:
+#: What an SQLSTATE means to the user.
+_BY_STATE: dict[str, tuple[type[JournalError], str]] = {
+    "42501": (JournalError, "{where}: the user may not do that ({text}); grant it the rights, or " + _SETTING),
+    "25006": (
+        JournalError,
+        "{where} is read-only, perhaps a replica; " + _SETTING + " so that it names the primary server",
+    ),
+    "53100": (JournalUnavailable, "{where}: no space left on the disk of the server; free some and try again"),
+    "53300": (JournalUnavailable, "{where} has no connection left ({text}); raise its max_connections"),
+}
+
+
+def _first_line(error: psycopg.Error, password: str) -> str:
+    """What the server says, without the password."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     text = lines[0].strip().rstrip(".")
-    if password:
-        text = text.replace(password, "***")
+    return text.replace(password, "***") if password else text
+
+
+def _says(text: str, *phrases: str) -> bool:
+    return any(phrase in text for phrase in phrases)
+
+
+def _explained(error: psycopg.Error, where: str, password: str) -> JournalError:
+    text = _first_line(error, password)
     state = error.sqlstate or ""
-    if state.startswith("28") or "authentication failed" in text or "no password supplied" in text:
+    if state.startswith("28") or _says(text, "authentication failed", "no password supplied"):
         return JournalError(f"{where} refuses the user or the password; {_SETTING}")
     if state == "3D000" or ("database" in text and "does not exist" in text):
         return JournalError(f"{where}: there is no such database; create it, or {_SETTING}")
-    if "SSL" in text or "certificate" in text or "pg_hba.conf" in text:
+    if _says(text, "SSL", "certificate", "pg_hba.conf"):
         return JournalError(f"{where}: no encrypted connection as it is demanded ({text}); {_SETTING} (sslmode=…)")
-    if state == "42501":
-        return JournalError(f"{where}: the user may not do that ({text}); grant it the rights, or {_SETTING}")
-    if state == "25006":
-        return JournalError(f"{where} is read-only, perhaps a replica; {_SETTING} so that it names the primary server")
-    if state == "53100":
-        return JournalUnavailable(f"{where}: no space left on the disk of the server; free some and try again")
-    if state == "53300":
-        return JournalUnavailable(f"{where} has no connection left ({text}); raise its max_connections")
+    if state in _BY_STATE:
+        kind, message = _BY_STATE[state]
+        return kind(message.format(where=where, text=text))
     if isinstance(error, psycopg.ProgrammingError) and not state:
         return JournalError(f"journal.url cannot be read as an address ({text.partition(':')[0]})")
     if is_connection_lost(error):
