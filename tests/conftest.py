@@ -21,11 +21,12 @@ from hermes.host import Host, HostOptions
 from hermes.http.tls import VARIABLES
 from hermes.testing import ScriptedProvider
 from support import HostFactory
+from support.connections import no_connection_is_left_open
 from support.postgres import own_postgres, postgres_server_url, postgres_url
 from tiers import is_quick, mark_quick
 
 #: Fixtures of another module, which pytest finds here.
-__all__ = ["own_postgres", "postgres_server_url", "postgres_url"]
+__all__ = ["no_connection_is_left_open", "own_postgres", "postgres_server_url", "postgres_url"]
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("hermes", deadline=None, suppress_health_check=[HealthCheck.too_slow])

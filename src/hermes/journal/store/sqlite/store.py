@@ -245,7 +245,8 @@ class SqliteStore(Store):
         try:
             if database.needs_migration(reader):
                 with self._commit_lock:
-                    self._open_writer()
+                    if self._writer is None:  # else another thread is about to finish the file
+                        self._open_writer()
         except BaseException:
             reader.close()
             raise
