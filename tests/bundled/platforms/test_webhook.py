@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from hermes.bundled.platforms.webhook.adapter import WebhookAdapter
-from hermes.bundled.platforms.webhook.routes import render
+from hermes.bundled.platforms.webhook.adapter import WebhookAdapter, render
 from hermes.bundled.platforms.webhook.settings import WebhookRoute, WebhookSettings
 from hermes.bundled.platforms.webhook.signatures import SignatureRefused, verify
 from hermes.errors import ConfigError

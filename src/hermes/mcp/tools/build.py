@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hermes.mcp.manifest import Manifest, ManifestTool
 from hermes.mcp.tools.names import registry_names, toolset_name
-from hermes.mcp.tools.schemas import request_schema
 from hermes.tools.arguments import fields, text
 from hermes.tools.registry import Args, Effect, Tool, ToolContext
 
@@ -16,6 +15,10 @@ if TYPE_CHECKING:
     from hermes.mcp.server import McpServer
 
 _EMOJI = "🔌"
+_MAX_SCHEMA_DEPTH = 24
+_DROPPED = frozenset({"$schema", "$defs", "definitions", "$id", "$comment"})
+
+Schema = dict[str, Any]
 
 #: Description, arguments and code of a tool.
 _Extra = tuple[str, dict[str, Any], Callable[[Args, ToolContext], str]]
@@ -74,7 +77,7 @@ def _tool(server: McpServer, tool: ManifestTool, name: str) -> Tool:
         name,
         toolset_name(server.name),
         tool.description or f"{tool.name} of the MCP server {server.name}",
-        request_schema(tool.parameters),
+        _request_schema(tool.parameters),
         run,
         effect,
         parallel=entry.supports_parallel_tool_calls or effect == "pure",
@@ -95,3 +98,45 @@ def _extra_tools(server: McpServer, manifest: Manifest) -> dict[str, _Extra]:
         schema = fields(["name"], name=text(), arguments={"type": "object", "description": "Texts by name"})
         extra["get_prompt"] = f"A prompt of {label}.", schema, server.get_prompt
     return extra
+
+
+# -- schemas, made fit for a request to a model: an object, without references -----------------------------------------
+
+
+def _request_schema(schema: Schema) -> Schema:
+    """The schema of a tool's arguments with its references resolved. What cannot be resolved accepts anything."""
+    plain = _resolve(schema, schema, (), 0)
+    fitting: Schema = cast("Schema", plain) if isinstance(plain, dict) else {}
+    if fitting.get("type") != "object":
+        fitting["type"] = "object"
+    if not isinstance(fitting.get("properties"), dict):
+        fitting["properties"] = {}
+    return fitting
+
+
+def _resolve(node: Any, root: Schema, seen: tuple[str, ...], depth: int) -> Any:
+    if isinstance(node, list):
+        return [_resolve(item, root, seen, depth + 1) for item in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    schema = cast("Schema", node)
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        target = None if reference in seen else _target(root, reference)
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        if target is None or depth > _MAX_SCHEMA_DEPTH:
+            return {key: value for key, value in rest.items() if key == "description"}
+        return _resolve({**target, **rest}, root, (*seen, reference), depth + 1)
+    if depth > _MAX_SCHEMA_DEPTH:
+        return {}
+    return {key: _resolve(value, root, seen, depth + 1) for key, value in schema.items() if key not in _DROPPED}
+
+
+def _target(root: Schema, reference: str) -> Schema | None:
+    """The definition that ``#/$defs/name`` refers to; None for anything else."""
+    if not reference.startswith("#/"):
+        return None
+    node: Any = root
+    for part in reference[2:].split("/"):
+        node = cast("Schema", node).get(part.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
+    return cast("Schema", node) if isinstance(node, dict) else None

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -14,11 +17,11 @@ from hermes.gateway.adapter import (
     PlatformConfig,
     RateLimiter,
     SendResult,
+    mark_untrusted,
 )
 from hermes.gateway.platforms.receiving import ReceivingAdapter
 from hermes.gateway.platforms.server import PlatformRequest, PlatformResponse, PlatformServer
 
-from .routes import event_of, render
 from .settings import WebhookRoute, WebhookSettings
 from .signatures import SignatureRefused, verify
 
@@ -26,6 +29,11 @@ if TYPE_CHECKING:
     from hermes.gateway.adapter import PluginHttp
 
 _PREFIX = "/webhooks/"
+#: A value of a payload in a prompt is at most this long.
+_MAX_VALUE = 20_000
+#: A value up to this length is inserted without marks, such as a name or a title.
+_FEW_WORDS = 120
+_FIELD = re.compile(r"\{([A-Za-z_][\w.\-]*)\}")
 #: Requests with a wrong signature that one address may send in a minute.
 _REFUSALS_PER_MINUTE = 20
 
@@ -126,3 +134,55 @@ class WebhookAdapter(ReceivingAdapter[WebhookSettings]):
         gateway = self.gateway_runner
         await gateway.blocking(gateway.outbox.add, OutgoingMessage(key, platform, chat, text))
         gateway.deliveries.wake()
+
+
+# -- the message of a webhook -----------------------------------------------------------------------------------------
+
+
+def event_of(headers: Mapping[str, str], payload: object) -> str:
+    """The kind of an event, as GitHub, GitLab and others name it."""
+    for name in ("x-github-event", "x-gitlab-event", "x-event-type"):
+        if headers.get(name):
+            return headers[name][:200]
+    found: object = cast("dict[str, Any]", payload).get("type") if isinstance(payload, dict) else None
+    return found[:200] if isinstance(found, str) else ""
+
+
+def render(route: WebhookRoute, payload: object, event: str) -> str:
+    """The prompt with its fields filled in: ``{a.b.0}`` is a value of the payload, ``{payload}`` all of it.
+
+    What is not there becomes an empty text. A value is never read as a template, and for a model every value that is
+    more than a few words is marked as untrusted text.
+    """
+    fixed = {"route": route.name, "event": event}
+
+    def value(found: re.Match[str]) -> str:
+        path = found[1]
+        if path in fixed:
+            return fixed[path]
+        text = _as_text(payload if path == "payload" else _find(payload, path.split(".")))
+        if route.deliver_only or (len(text) <= _FEW_WORDS and "\n" not in text):
+            return text
+        return mark_untrusted(text, f"{route.secret}:{text}")
+
+    text = _FIELD.sub(value, route.prompt).strip()
+    # A payload must not become a slash command.
+    return f"({route.name}) {text}" if text.startswith("/") else text
+
+
+def _find(value: object, path: list[str]) -> object:
+    for part in path:
+        if isinstance(value, dict):
+            value = cast("dict[str, object]", value).get(part)
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(cast("list[object]", value)):
+            value = cast("list[object]", value)[int(part)]
+        else:
+            return None
+    return value
+
+
+def _as_text(value: object) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+    return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]} … ({len(text):,} characters)"
