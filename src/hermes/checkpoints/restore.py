@@ -136,8 +136,8 @@ def _open_files(store: CheckpointStore, checkpoint: Checkpoint, home: Path) -> I
 
 def file_diff(store: CheckpointStore, plan: RestorePlan, file: PlannedFile) -> str:
     """The change of a file since the checkpoint, as a unified diff."""
-    old = _text(file.before, lambda: store.content(file.before.digest))
-    new = _text(file.now, lambda: _content_now(file))
+    old = _text_to_compare(file.before, lambda: store.content(file.before.digest))
+    new = _text_to_compare(file.now, lambda: _content_now(file))
     name = plan.name(file)
     lines = unified_diff(old, new, name, name)
     if file.before.kind == file.now.kind == "file" and file.before.mode != file.now.mode:
@@ -151,7 +151,7 @@ def _content_now(file: PlannedFile) -> bytes:
     return Path(file.path).read_bytes()
 
 
-def _text(state: FileState, content: Callable[[], bytes]) -> str | None:
+def _text_to_compare(state: FileState, content: Callable[[], bytes]) -> str | None:
     if state.kind == "absent":
         return None
     if state.kind not in ("file", "link"):

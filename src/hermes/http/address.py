@@ -59,11 +59,11 @@ def parse_url(url: str) -> tuple[Address, str]:
             return Address("http", "localhost", 80, socket_path), _target(path, parts.query)
         host = parts.hostname or ""
         if parts.scheme not in _DEFAULT_PORTS or not host:
-            raise InvalidUrl(f"only http and https URLs can be requested, not {_shown(url)}")
+            raise InvalidUrl(f"only http and https URLs can be requested, not {_without_password(url)}")
         ascii_host = host if host.isascii() else host.encode("idna").decode()
         port = parts.port or _DEFAULT_PORTS[parts.scheme]
     except ValueError as error:
-        raise InvalidUrl(f"{_shown(url)} is not a URL: {error}") from None
+        raise InvalidUrl(f"{_without_password(url)} is not a URL: {error}") from None
     return Address(parts.scheme, ascii_host, port), _target(parts.path, parts.query)
 
 
@@ -86,7 +86,7 @@ def split_socket_path(url: str) -> tuple[str, str]:
     )
 
 
-def _shown(url: str) -> str:
+def _without_password(url: str) -> str:
     """The URL for a message; the part before an @ may be a password."""
     return repr(url[:60]) if "@" not in url else "this one"
 

@@ -98,8 +98,10 @@ class McpServer:
                 templates = (await client.list_resource_templates()).resource_templates
             except MCPError:
                 templates = []
-            rows: list[dict[str, Any]] = [_row(item.uri, item.name, item.description) for item in found.resources]
-            rows += [_row(item.uri_template, item.name, item.description) for item in templates]
+            rows: list[dict[str, Any]] = [
+                _resource_row(item.uri, item.name, item.description) for item in found.resources
+            ]
+            rows += [_resource_row(item.uri_template, item.name, item.description) for item in templates]
             return tool_result(resources=rows)
 
         return self._result(work, context, repeatable=True)
@@ -240,6 +242,6 @@ class McpServer:
         return http_transport(settings, auth)
 
 
-def _row(uri: object, name: str, description: str | None) -> dict[str, Any]:
+def _resource_row(uri: object, name: str, description: str | None) -> dict[str, Any]:
     row = {"uri": str(uri), "name": name}
     return {**row, "description": description} if description else row

@@ -76,7 +76,7 @@ class _ToolCall:
             return self._create(args)
         if action == "list":
             found = self._schedules.list(self._principal)
-            return {"jobs": [_shown(one) for one in found], **self._notice(found)}
+            return {"jobs": [_schedule_fields(one) for one in found], **self._notice(found)}
         if action not in _ACTIONS:
             raise ScheduleError(f"action is {action!r}; allowed: {', '.join(_ACTIONS)}")
         schedule = self._schedules.get(str(args.get("job_id") or ""), self._principal)
@@ -100,7 +100,7 @@ class _ToolCall:
             case _:
                 self._schedules.remove(schedule)
                 return {"removed": schedule.id}
-        return {"job": _shown(changed), **self._notice([changed])}
+        return {"job": _schedule_fields(changed), **self._notice([changed])}
 
     def _create(self, args: Args) -> dict[str, Any]:
         now = time.time()
@@ -118,7 +118,7 @@ class _ToolCall:
         )
         check_interval(schedule, self._settings.min_interval, now)
         added = self._schedules.add(schedule, most=self._settings.max_schedules)
-        return {"job": _shown(added), **self._notice([added])}
+        return {"job": _schedule_fields(added), **self._notice([added])}
 
     def _update(self, schedule: Schedule, args: Args) -> Schedule:
         now = time.time()
@@ -160,7 +160,7 @@ class _ToolCall:
         return {"notice": "no scheduler is running: the user must start 'hermes gateway run' or 'hermes cron daemon'"}
 
 
-def _shown(schedule: Schedule) -> dict[str, Any]:
+def _schedule_fields(schedule: Schedule) -> dict[str, Any]:
     """A schedule for the model."""
     shown = {
         "job_id": schedule.id,

@@ -130,6 +130,11 @@ def as_objects(value: object) -> list[dict[str, Any]]:
     return [as_object(one) for one in cast("list[object]", value)] if isinstance(value, list) else []
 
 
+def as_text(value: object) -> str:
+    """A JSON string, empty when the value is none."""
+    return value if isinstance(value, str) else ""
+
+
 def read_object(status: int, data: bytes) -> dict[str, Any]:
     """The JSON object in an answer. Raises ``PlatformApiError`` for anything else."""
     import msgspec

@@ -139,11 +139,11 @@ def _messages(params: types.CreateMessageRequestParams) -> list[dict[str, Any]]:
         messages.append({"role": "system", "content": params.system_prompt})
     for message in params.messages:
         blocks: list[Any] = list(message.content) if isinstance(message.content, list) else [message.content]
-        messages.append({"role": message.role, "content": [_part(block) for block in blocks]})
+        messages.append({"role": message.role, "content": [_content_part(block) for block in blocks]})
     return messages
 
 
-def _part(block: Any) -> dict[str, Any]:
+def _content_part(block: Any) -> dict[str, Any]:
     if block.type == "text":
         return {"type": "text", "text": block.text}
     if block.type == "image":

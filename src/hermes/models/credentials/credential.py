@@ -89,19 +89,19 @@ def read_credential(provider: str, record: object) -> Credential | None:
     return Credential(
         provider=provider,
         id=identity,
-        label=_text(fields.get("label")) or identity,
+        label=_text_or_empty(fields.get("label")) or identity,
         secret=secret,
-        auth_type="oauth" if _text(fields.get("auth_type")).startswith("oauth") else "api_key",
-        refresh_token=_text(fields.get("refresh_token")),
-        base_url=_text(fields.get("base_url")),
-        source=_text(fields.get("source")),
+        auth_type="oauth" if _text_or_empty(fields.get("auth_type")).startswith("oauth") else "api_key",
+        refresh_token=_text_or_empty(fields.get("refresh_token")),
+        base_url=_text_or_empty(fields.get("base_url")),
+        source=_text_or_empty(fields.get("source")),
         priority=_number(fields.get("priority")) or 0.0,
         expires_at=_moment(fields.get("expires_at_ms")) or _moment(fields.get("expires_at")),
         status=status if status in ("exhausted", "dead") else "ok",
         cooldown_until=_cooldown_until(fields, code),
         error_code=None if code is None else int(code),
-        error_reason=_text(fields.get("last_error_reason")),
-        error_message=_text(fields.get("last_error_message")),
+        error_reason=_text_or_empty(fields.get("last_error_reason")),
+        error_message=_text_or_empty(fields.get("last_error_message")),
         request_count=int(_number(fields.get("request_count")) or 0),
         last_used_at=_moment(fields.get("last_used_at")) or 0.0,
     )
@@ -151,7 +151,7 @@ def _cooldown_until(fields: StoredFields, code: float | None) -> float:
     return failed_at + (COOLDOWNS["auth"] if code == 401 else COOLDOWNS["rate_limit"])
 
 
-def _text(value: object) -> str:
+def _text_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 

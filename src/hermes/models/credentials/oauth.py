@@ -116,8 +116,8 @@ class AuthorizationServer:
     def start_device(self) -> DeviceCode:
         """Start a device code sign-in."""
         answer = self._post(self.settings.device_url, self._scope())
-        device_code, user_code = _text(answer, "device_code"), _text(answer, "user_code")
-        address = _text(answer, "verification_uri") or _text(answer, "verification_url")
+        device_code, user_code = _text_field(answer, "device_code"), _text_field(answer, "user_code")
+        address = _text_field(answer, "verification_uri") or _text_field(answer, "verification_url")
         if not (device_code and user_code and address):
             raise CredentialError(
                 f"{self.provider}: the answer of {self.settings.device_url} has no device_code, user_code or "
@@ -127,7 +127,7 @@ class AuthorizationServer:
             device_code=device_code,
             user_code=user_code,
             address=address,
-            direct_address=_text(answer, "verification_uri_complete"),
+            direct_address=_text_field(answer, "verification_uri_complete"),
             expires_in=_seconds(answer.get("expires_in")) or _DEFAULT_CODE_LIFE,
             interval=_seconds(answer.get("interval")) or DEFAULT_INTERVAL,
         )
@@ -138,14 +138,14 @@ class AuthorizationServer:
 
     def _tokens(self, fields: dict[str, str]) -> Tokens:
         answer = self._post(self.settings.token_url, fields)
-        token = _text(answer, "access_token")
+        token = _text_field(answer, "access_token")
         if not token or str(answer.get("token_type", "bearer")).lower() != "bearer":
             found = "a token of a kind other than bearer" if token else "no access_token"
             raise CredentialError(f"{self.provider}: the answer of {self.settings.token_url} has {found}")
         if not token.isascii() or not token.isprintable() or " " in token:
             raise CredentialError(f"{self.provider}: the token has characters that cannot be sent")
         life = _seconds(answer.get("expires_in"))
-        return Tokens(token, _text(answer, "refresh_token"), None if life is None else time.time() + life)
+        return Tokens(token, _text_field(answer, "refresh_token"), None if life is None else time.time() + life)
 
     def _post(self, url: str, fields: dict[str, str]) -> dict[str, Any]:
         return _post_form(self._http, self.provider, url, {"client_id": self.settings.client_id, **fields})
@@ -233,7 +233,7 @@ def _check_address(provider: str, name: str, url: str) -> None:
         )
 
 
-def _text(answer: dict[str, Any], name: str) -> str:
+def _text_field(answer: dict[str, Any], name: str) -> str:
     value = answer.get(name)
     return value if isinstance(value, str) else ""
 

@@ -41,10 +41,10 @@ def parts_of(content: object) -> Iterator[Part]:
             if part.strip():
                 yield Text(part)
         elif isinstance(part, dict):
-            yield from _part(cast("dict[str, Any]", part))
+            yield from _read_part(cast("dict[str, Any]", part))
 
 
-def _part(part: dict[str, Any]) -> Iterator[Part]:
+def _read_part(part: dict[str, Any]) -> Iterator[Part]:
     kind = part.get("type")
     if kind in ("text", "input_text", "output_text"):
         text = part.get("text")

@@ -62,7 +62,7 @@ class StructuredQuestion:
             about.append(f"Schema name: {schema_name}")
         if schema:
             about.append(f"JSON schema:\n{schema.decode()}")
-        content = [_text("\n\n".join(about)), *_parts(blocks)]
+        content = [_text_part("\n\n".join(about)), *_parts(blocks)]
         system = [str(system_prompt)] if system_prompt else []
         if schema or json_mode:
             system.append(_JSON_ONLY)
@@ -118,17 +118,17 @@ def _parts(blocks: object) -> list[Message]:
         raise ValueError(f"input must be a list of text and image blocks, got {type(blocks).__name__}")
     if not blocks:
         raise ValueError("input is empty; give at least one text or image block")
-    return [_part(block, f"input[{number}]") for number, block in enumerate(cast("Sequence[Input]", blocks))]
+    return [_content_part(block, f"input[{number}]") for number, block in enumerate(cast("Sequence[Input]", blocks))]
 
 
-def _part(block: Input, location: str) -> Message:
+def _content_part(block: Input, location: str) -> Message:
     fields = _fields(block, location)
     kind = fields.get("type")
     if kind == "text":
         text = fields.get("text")
         if not isinstance(text, str):
             raise ValueError(f"{location} is a text block, so its 'text' must be a string, got {type(text).__name__}")
-        return _text(text)
+        return _text_part(text)
     if kind == "image":
         return {"type": "image_url", "image_url": {"url": _address(fields, location)}}
     raise ValueError(f"{location} has type {kind!r}; allowed: 'text', 'image'")
@@ -159,7 +159,7 @@ def _address(fields: Mapping[str, Any], location: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
-def _text(text: str) -> Message:
+def _text_part(text: str) -> Message:
     return {"type": "text", "text": text}
 
 

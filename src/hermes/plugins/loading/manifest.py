@@ -77,13 +77,13 @@ def read_manifest(file: Path, source: Source, category: str = "") -> PluginManif
         problem = f"{file}: {error}"
         return PluginManifest(folder.name, nested_key or folder.name, source=source, path=folder, problem=problem)
     remarks: list[str] = []
-    name = _text(fields, "name", remarks) or folder.name
+    name = _text_field(fields, "name", remarks) or folder.name
     return PluginManifest(
         name=name,
         key=nested_key or name,
-        version=_text(fields, "version", remarks),
-        description=_text(fields, "description", remarks),
-        author=_text(fields, "author", remarks),
+        version=_text_field(fields, "version", remarks),
+        description=_text_field(fields, "description", remarks),
+        author=_text_field(fields, "author", remarks),
         kind=_kind(fields, folder, remarks),
         requires_env=tuple(_items(fields, "requires_env", remarks)),
         provides_tools=tuple(str(item) for item in _items(fields, "provides_tools", remarks)),
@@ -112,7 +112,7 @@ def read_fields(file: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", document)
 
 
-def _text(fields: dict[str, Any], name: str, remarks: list[str]) -> str:
+def _text_field(fields: dict[str, Any], name: str, remarks: list[str]) -> str:
     value = fields.get(name)
     if value is None:
         return ""

@@ -143,7 +143,7 @@ def _given(shell: Shell, call: Call, flow: Flow, language: str) -> None:
 
 def _look_at_calls(shell: Shell, call: Call, code: str) -> None:
     """A script that was written in this session: what its calls delete, and whether they send credentials."""
-    literals = [_text(match) for match in _LITERAL.finditer(code)][:_MOST_LITERALS]
+    literals = [_quoted_text(match) for match in _LITERAL.finditer(code)][:_MOST_LITERALS]
     if _DELETES_TREE.search(code):
         shell.report("recursive-delete", call.source)
     if _SENDS.search(code) and any(map(shell.state.paths.secret_kind, filter(None, literals))):
@@ -242,7 +242,7 @@ class InlineCode:
 
 def look_into(code: str) -> InlineCode:
     """The literal commands and paths in the code. Best effort: the inline-code rule asks anyway."""
-    literals = [_text(match) for match in _LITERAL.finditer(code)][:_MOST_LITERALS]
+    literals = [_quoted_text(match) for match in _LITERAL.finditer(code)][:_MOST_LITERALS]
     commands: list[str] = []
     if literals and _RUNS.search(code):
         commands = [*literals, " ".join(literals), "".join(literals)]
@@ -255,5 +255,5 @@ def look_into(code: str) -> InlineCode:
     )
 
 
-def _text(match: re.Match[str]) -> str:
+def _quoted_text(match: re.Match[str]) -> str:
     return escapes(next((group for group in match.groups() if group is not None), ""))

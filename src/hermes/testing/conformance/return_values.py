@@ -88,7 +88,7 @@ def _directive(value: Any) -> str:
     return ""
 
 
-def _text(value: Any) -> str:
+def _problem_with_text(value: Any) -> str:
     return "" if isinstance(value, str) else f"{_found(value)}; return None or text"
 
 
@@ -123,9 +123,9 @@ def _keys(fields: dict[str, Any]) -> str:
 _CHECKS: dict[str, Callable[[Any], str]] = {
     "pre_llm_call": _context_answer,
     "pre_tool_call": _directive,
-    "transform_tool_result": _text,
-    "transform_llm_output": _text,
-    "transform_terminal_output": _text,
+    "transform_tool_result": _problem_with_text,
+    "transform_llm_output": _problem_with_text,
+    "transform_terminal_output": _problem_with_text,
     "pre_verify": _nudge,
     "pre_gateway_dispatch": _dispatch,
 }

@@ -55,25 +55,25 @@ def _from_input(instructions: object, items: object) -> list[dict[str, Any]]:
             messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": item["output"]})
         elif kind == "message" and item["role"] == "assistant":
             answer = _answer(messages)
-            answer["content"] = (answer.get("content") or "") + _text(item["content"])
+            answer["content"] = (answer.get("content") or "") + _joined_text(item["content"])
         elif kind == "message":
             messages.append({"role": item["role"], "content": _parts(item["content"])})
     return messages
 
 
 def _from_blocks(system: object, turns: object) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = [{"role": "system", "content": _text(system)}] if system else []
+    messages: list[dict[str, Any]] = [{"role": "system", "content": _joined_text(system)}] if system else []
     for turn in cast("list[dict[str, Any]]", turns or []):
         content: Any = turn["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         if turn["role"] == "assistant":
-            answer: dict[str, Any] = {"role": "assistant", "content": _text(blocks) or None}
+            answer: dict[str, Any] = {"role": "assistant", "content": _joined_text(blocks) or None}
             calls = [_tool_use(block) for block in blocks if block["type"] == "tool_use"]
             messages.append({**answer, "tool_calls": calls} if calls else answer)
             continue
         results = [block for block in blocks if block["type"] == "tool_result"]
         messages += [
-            {"role": "tool", "tool_call_id": result["tool_use_id"], "content": _text(result["content"])}
+            {"role": "tool", "tool_call_id": result["tool_use_id"], "content": _joined_text(result["content"])}
             for result in results
         ]
         said = [block for block in blocks if block["type"] != "tool_result"]
@@ -98,10 +98,10 @@ def _parts(content: Any) -> Any:
     """Content as the chat format has it: text where there is nothing but text."""
     if isinstance(content, str) or any(part.get("text") is None for part in content):
         return content
-    return _text(content)
+    return _joined_text(content)
 
 
-def _text(content: Any) -> str:
+def _joined_text(content: Any) -> str:
     if isinstance(content, str):
         return content
     return "".join(part.get("text") or "" for part in content)

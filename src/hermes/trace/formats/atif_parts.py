@@ -20,10 +20,10 @@ def no_nulls(fields: Document) -> Document:
 
 def content(message: str | list[Any]) -> str | list[Document]:
     """What was said, as text or as parts; a part of another kind becomes a note of it."""
-    return message if isinstance(message, str) else [_part(part) for part in message]
+    return message if isinstance(message, str) else [_content_part(part) for part in message]
 
 
-def _part(part: Any) -> Document:
+def _content_part(part: Any) -> Document:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     fields = cast("Document", part) if isinstance(part, dict) else {}

@@ -179,7 +179,7 @@ def turn_content(user_message: Any = None, answer_text: str = "") -> Attributes:
     if user_message:
         content["gen_ai.input.messages"] = json_text([_message({"role": "user", "content": user_message})])
     if answer_text:
-        said = {"role": "assistant", "parts": [_text(answer_text)], "finish_reason": "stop"}
+        said = {"role": "assistant", "parts": [_text_part(answer_text)], "finish_reason": "stop"}
         content["gen_ai.output.messages"] = json_text([said])
     return content
 
@@ -188,7 +188,7 @@ def instructions(system_prompt: str, tools: Sequence[dict[str, Any]] = ()) -> At
     """What holds for all requests of a conversation: the system prompt and the tools on offer."""
     content: Attributes = {}
     if system_prompt:
-        content["gen_ai.system_instructions"] = json_text([_text(system_prompt)])
+        content["gen_ai.system_instructions"] = json_text([_text_part(system_prompt)])
     if tools:
         content["gen_ai.tool.definitions"] = json_text(
             [{"type": "function", **tool.get("function", {})} for tool in tools]
@@ -210,7 +210,7 @@ def asked(messages: Iterable[Message]) -> Attributes:
 def answered(text: str, reasoning: str, calls: Iterable[ToolCallRecord], finish_reason: str) -> Attributes:
     """The message of an answer."""
     parts = [{"type": "reasoning", "content": reasoning}] if reasoning else []
-    parts += [_text(text)] if text else []
+    parts += [_text_part(text)] if text else []
     parts += [{"type": "tool_call", "id": one.id, "name": one.name, "arguments": one.arguments} for one in calls]
     message = {"role": "assistant", "parts": parts, "finish_reason": finish_reason}
     return {"gen_ai.output.messages": json_text([message])}
@@ -245,9 +245,9 @@ def _message(message: Message) -> dict[str, Any]:
     if role == "tool":
         response = {"type": "tool_call_response", "id": message.get("tool_call_id"), "response": _plain_text(content)}
         return {"role": "tool", "parts": [response]}
-    parts = [_part(part) for part in cast("list[Any]", content)] if isinstance(content, list) else []
+    parts = [_content_part(part) for part in cast("list[Any]", content)] if isinstance(content, list) else []
     if isinstance(content, str) and content:
-        parts = [_text(content)]
+        parts = [_text_part(content)]
     for call in message.get("tool_calls") or ():
         function: dict[str, Any] = call.get("function") or {}
         arguments = function.get("arguments")
@@ -257,19 +257,19 @@ def _message(message: Message) -> dict[str, Any]:
     return {"role": role, "parts": parts}
 
 
-def _part(part: Any) -> dict[str, Any]:
+def _content_part(part: Any) -> dict[str, Any]:
     """A part of a message's content; what is neither text nor an image is kept as it is."""
     if not isinstance(part, dict):
-        return _text(str(part))
+        return _text_part(str(part))
     fields = cast("dict[str, Any]", part)
     if isinstance(text := fields.get("text"), str):
-        return _text(text)
+        return _text_part(text)
     if isinstance(image := fields.get("image_url"), dict):
         return {"type": "uri", "modality": "image", "uri": cast("dict[str, Any]", image).get("url", "")}
     return fields
 
 
-def _text(text: str) -> dict[str, Any]:
+def _text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "content": text}
 
 

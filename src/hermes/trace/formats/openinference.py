@@ -170,7 +170,7 @@ def _message(prefix: str, message: Message) -> Attributes:
         flat[f"{prefix}.content"] = content
     elif isinstance(content, list):
         for number, part in enumerate(cast("list[Any]", content)):
-            flat.update(_part(f"{prefix}.contents.{number}.message_content", part))
+            flat.update(_part_attributes(f"{prefix}.contents.{number}.message_content", part))
     if message.get("tool_call_id"):
         flat[f"{prefix}.tool_call_id"] = str(message["tool_call_id"])
     for number, call in enumerate(message.get("tool_calls") or ()):
@@ -180,7 +180,7 @@ def _message(prefix: str, message: Message) -> Attributes:
     return flat
 
 
-def _part(prefix: str, part: Any) -> Attributes:
+def _part_attributes(prefix: str, part: Any) -> Attributes:
     fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {"text": str(part)}
     if isinstance(image := fields.get("image_url"), dict):
         url = str(cast("dict[str, Any]", image).get("url", ""))

@@ -20,7 +20,7 @@ from hermes.gateway.adapter import (
     SendResult,
     split_text,
 )
-from hermes.gateway.platforms.api import PlatformApiError, as_object, as_objects
+from hermes.gateway.platforms.api import PlatformApiError, as_object, as_objects, as_text
 from hermes.gateway.platforms.receiving import ReceivingAdapter, send_pieces
 from hermes.gateway.platforms.server import PlatformRequest, PlatformResponse, PlatformServer
 from hermes.gateway.platforms.settings import tls_context
@@ -231,8 +231,7 @@ def _decode(text: str | bytes) -> dict[str, Any]:
 
 
 def _id(value: object) -> str:
-    found = as_object(value).get("id")
-    return found if isinstance(found, str) else ""
+    return as_text(as_object(value).get("id"))
 
 
 def _read_request(request: PlatformRequest) -> tuple[str, dict[str, Any]]:

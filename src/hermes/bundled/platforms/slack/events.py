@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hermes.gateway.platforms.api import as_object, as_objects
+from hermes.gateway.platforms.api import as_object, as_objects, as_text
 
 #: Most characters of one message in Markdown.
 MAX_TEXT = 12_000
@@ -51,41 +51,41 @@ def read_event(payload: dict[str, Any], own_user: str, *, reply_in_thread: bool 
     A mention in a channel arrives twice, as ``message`` and as ``app_mention``; only the latter counts.
     """
     event = as_object(payload.get("event"))
-    kind, channel, user, ts = (_text(event.get(name)) for name in ("type", "channel", "user", "ts"))
+    kind, channel, user, ts = (as_text(event.get(name)) for name in ("type", "channel", "user", "ts"))
     is_direct = kind == "message" and event.get("channel_type") == "im"
     if not (is_direct or kind == "app_mention") or not (channel and user and ts):
         return None
     if event.get("bot_id") or user == own_user or event.get("subtype") not in (None, "file_share", "thread_broadcast"):
         return None
-    text = plain_text(_text(event.get("text")), own_user)
+    text = plain_text(as_text(event.get("text")), own_user)
     listed: object = event.get("files")
     files = as_objects(listed)
     shared = tuple(_file(one) for one in files)
     if not text and not shared:
         return None
-    thread = _text(event.get("thread_ts")) or ("" if is_direct or not reply_in_thread else ts)
-    return SlackMessage(channel, user, as_command(text), ts, is_direct, thread, _text(payload.get("team_id")), shared)
+    thread = as_text(event.get("thread_ts")) or ("" if is_direct or not reply_in_thread else ts)
+    return SlackMessage(channel, user, as_command(text), ts, is_direct, thread, as_text(payload.get("team_id")), shared)
 
 
 def _file(found: dict[str, Any]) -> SlackFile:
     size = found.get("size")
     return SlackFile(
-        name=_text(found.get("name")) or "file",
-        media_type=_text(found.get("mimetype")),
+        name=as_text(found.get("name")) or "file",
+        media_type=as_text(found.get("mimetype")),
         size=size if isinstance(size, int) else 0,
-        url=_text(found.get("url_private_download")) or _text(found.get("url_private")),
+        url=as_text(found.get("url_private_download")) or as_text(found.get("url_private")),
     )
 
 
 def read_slash_command(payload: dict[str, Any]) -> SlackMessage | None:
     """A slash command of the app as a message: ``/hermes stop`` is ``/stop``."""
-    channel, user, trigger = (_text(payload.get(name)) for name in ("channel_id", "user_id", "trigger_id"))
+    channel, user, trigger = (as_text(payload.get(name)) for name in ("channel_id", "user_id", "trigger_id"))
     if not (channel and user and trigger):
         return None
-    text = _text(payload.get("text")).strip() or "help"
+    text = as_text(payload.get("text")).strip() or "help"
     is_direct = channel.startswith("D")
     text = text if text.startswith("/") else f"/{text}"
-    return SlackMessage(channel, user, text, trigger, is_direct, team=_text(payload.get("team_id")))
+    return SlackMessage(channel, user, text, trigger, is_direct, team=as_text(payload.get("team_id")))
 
 
 def as_command(text: str) -> str:
@@ -116,7 +116,3 @@ def is_signed(secret: str, headers: Mapping[str, str], body: bytes, now: float) 
         return False
     expected = hmac.new(secret.encode(), f"v0:{sent_at}:".encode() + body, hashlib.sha256).hexdigest()
     return hmac.compare_digest(f"v0={expected}".encode(), headers.get("x-slack-signature", "").encode())
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from hermes.gateway.platforms.api import as_object, as_objects
+from hermes.gateway.platforms.api import as_object, as_objects, as_text
 
 #: Most UTF-16 units of one message.
 MAX_TEXT = 4096
@@ -63,7 +63,7 @@ def read_message(update: dict[str, Any], bot: Bot, *, require_mention: bool = Tr
         return None
     if sender.get("is_bot") or "sender_chat" in message:
         return None
-    text = _text(message.get("text")) or _text(message.get("caption"))
+    text = as_text(message.get("text")) or as_text(message.get("caption"))
     entities = message.get("entities") or message.get("caption_entities")
     is_private = chat.get("type") == "private"
     answered = as_object(message.get("reply_to_message"))
@@ -77,19 +77,19 @@ def read_message(update: dict[str, Any], bot: Bot, *, require_mention: bool = Tr
     if not (text or attached):
         return None
     thread = message.get("message_thread_id") if message.get("is_topic_message") else None
-    name = " ".join(filter(None, (_text(sender.get("first_name")), _text(sender.get("last_name")))))
+    name = " ".join(filter(None, (as_text(sender.get("first_name")), as_text(sender.get("last_name")))))
     return TelegramMessage(
         chat_id=str(chat_id),
-        chat_name=_text(chat.get("title")) or name,
+        chat_name=as_text(chat.get("title")) or name,
         chat_type="dm" if is_private else "group",
         user_id=str(user_id),
-        user_name=_text(sender.get("username")) or name,
+        user_name=as_text(sender.get("username")) or name,
         message_id=str(message_id),
         text=_without_bot_name(text, bot),
         date=message["date"] if isinstance(message.get("date"), int) else 0,
         thread_id=str(thread) if isinstance(thread, int) else "",
         reply_to_id=str(answered["message_id"]) if isinstance(answered.get("message_id"), int) else "",
-        reply_to_text=_text(answered.get("text"))[:2000],
+        reply_to_text=as_text(answered.get("text"))[:2000],
         attached=attached,
     )
 
@@ -139,16 +139,12 @@ def _attached(message: dict[str, Any]) -> list[Attached]:
 
 
 def _file(found: dict[str, Any], kind: str, name: str, media_type: str) -> Attached:
-    own = re.sub(r"[\x00-\x1f/\\:]", "_", _text(found.get("file_name"))).strip(". ")[-100:]
+    own = re.sub(r"[\x00-\x1f/\\:]", "_", as_text(found.get("file_name"))).strip(". ")[-100:]
     size = found.get("file_size")
     return Attached(
         kind=kind,
-        file_id=_text(found.get("file_id")),
+        file_id=as_text(found.get("file_id")),
         name=own or name,
-        media_type=_text(found.get("mime_type")) or media_type,
+        media_type=as_text(found.get("mime_type")) or media_type,
         size=size if isinstance(size, int) else 0,
     )
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

@@ -31,10 +31,10 @@ def system_and_messages(endpoint: Endpoint, messages: list[dict[str, Any]]) -> t
         elif role == "tool":
             _add(turns, "user", [_result(message)])
         else:
-            _add(turns, "user", _blocks(message.get("content")) or [_text(_NOTHING)])
+            _add(turns, "user", _blocks(message.get("content")) or [_text_block(_NOTHING)])
     _make_ids_unique(turns)
     if not turns or turns[0]["role"] != "user":
-        turns.insert(0, {"role": "user", "content": [_text(_BEFORE_ALL)]})
+        turns.insert(0, {"role": "user", "content": [_text_block(_BEFORE_ALL)]})
     return system, turns
 
 
@@ -114,7 +114,7 @@ def _blocks(content: object) -> list[Block]:
 
 def _block(part: Part) -> Block:
     if isinstance(part, Text):
-        return _text(part.text)
+        return _text_block(part.text)
     if not isinstance(part, Image):
         return dict(part.part)
     data = split_data_url(part.url)
@@ -123,7 +123,7 @@ def _block(part: Part) -> Block:
     return {"type": "image", "source": {"type": "base64", "media_type": data[0], "data": data[1]}}
 
 
-def _text(text: str) -> Block:
+def _text_block(text: str) -> Block:
     return {"type": "text", "text": text}
 
 
@@ -144,13 +144,13 @@ def _answer(endpoint: Endpoint, message: dict[str, Any]) -> list[Block]:
     items = state_items(endpoint, message)
     if not markers_match(items, text, [str(call.get("id") or "") for call in message.get("tool_calls") or ()]):
         kept = [dict(item) for item in items if not is_marker(item)]
-        return [*kept, *([_text(text)] if text.strip() else ()), *calls]
+        return [*kept, *([_text_block(text)] if text.strip() else ()), *calls]
     made: list[Block] = []
     in_turn = iter(calls)
     for item in items:
         if item.get("type") == "text":
             if (said := item.get("text", text)).strip():
-                made.append(_text(said))
+                made.append(_text_block(said))
         else:
             made.append(next(in_turn) if is_marker(item) else dict(item))
     return made
