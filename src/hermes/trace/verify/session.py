@@ -10,6 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from hermes.journal.events import first_link, next_link
+from hermes.journal.records import STEP_DONE, ReplyRecord, convert_record, step_place
 
 Record = dict[str, Any]
 
@@ -116,9 +117,8 @@ class _TurnPart:
         return self._is_over and not self.turn["undone"]
 
     def _done(self) -> dict[str, Any]:
-        """The bodies of finished steps; those that cannot be read are reported elsewhere."""
-        done = ((event["key"], event["body"]) for event in self.events if event["kind"] == "step_done")
-        return {key: body if isinstance(body, dict) else {} for key, body in done}
+        """The bodies of finished steps; of those that cannot be read, which are reported elsewhere, None."""
+        return {event["key"]: event["body"] for event in self.events if event["kind"] == STEP_DONE}
 
     def _check_frame(self) -> Iterator[tuple[str, str]]:
         """The turn itself: started once, ended once for every time it ran and was not cut off."""
@@ -167,21 +167,20 @@ class _TurnPart:
         """Tool calls of a turn that is over: a result and a message for every call of every reply."""
         done = self._done()
         replies = (
-            {key: body["reply"] for key, body in done.items() if key.startswith("model:") and "reply" in body}
-            if self._is_whole
-            else {}
+            {key: body for key, body in done.items() if key.startswith("model:") and body} if self._is_whole else {}
         )
-        for key, reply in replies.items():
-            step = int(key.removeprefix("model:"))
+        for key, body in replies.items():
+            answered: ReplyRecord = convert_record(STEP_DONE, key, body)
+            step = step_place(key).step
             if self.messages.get((step, 0), {}).get("role") == "user":
                 continue  # the last request of a spent budget offers no tools: calls in its answer do not count
-            for index, call in enumerate(reply["tool_calls"]):
+            for index, call in enumerate(answered.reply.tool_calls):
                 tool_key = f"tool:{step}.{index}"
                 message = self.messages.get((step, index + 1), {})
                 if tool_key not in done:
-                    yield tool_key, f"{call['name']} was asked for and never closed"
-                elif message.get("tool_call_id") != call["id"]:
-                    yield tool_key, f"the result of {call['name']} never reached the conversation"
+                    yield tool_key, f"{call.name} was asked for and never closed"
+                elif message.get("tool_call_id") != call.id:
+                    yield tool_key, f"the result of {call.name} never reached the conversation"
 
 
 def verify_file(data: bytes, form: str = "") -> list[str]:
