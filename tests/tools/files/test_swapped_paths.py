@@ -75,9 +75,9 @@ def swap_before_the_tool(swap: Swap) -> Callable[[Host], None]:
         consume = host.runtime.approvals.mode_of
 
         def mode_of(scope: Any) -> Any:
-            # The gate asks for the mode first; the second time the call is about to run.
+            # The examination and the decision ask for the mode first; the third time the call is about to run.
             calls.append(scope)
-            if len(calls) == 2:
+            if len(calls) == 3:
                 swap()
             return consume(scope)
 
@@ -120,9 +120,14 @@ def test_a_swap_while_it_is_written_changes_nothing_outside(
     assert (workdir / "moved/note").read_text() == "new\n", "the folder that was opened"
 
 
-def test_a_file_that_is_swapped_for_a_key_is_not_read(home: Path, workdir: Path, swap: Swap) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [("read_file", {"path": "folder/note"}), ("search_files", {"pattern": "old", "path": "folder/note"})],
+)
+def test_a_file_that_is_swapped_for_a_key_is_not_read(
+    home: Path, workdir: Path, swap: Swap, call: tuple[str, dict[str, Any]]
+) -> None:
     """The gate asks about keys; it saw an ordinary file."""
-    call = ("read_file", {"path": "folder/note"})
     answer = run(home, workdir, call, swap_before_the_tool(swap))
     assert swap.is_done and "not what was checked" in answer["error"]
 

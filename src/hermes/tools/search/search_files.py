@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from hermes.tools.arguments import bounded_int
-from hermes.tools.files.opening import readable
+from hermes.tools.files.opening import FileRefused, readable
 from hermes.tools.files.paths import display_path, similar_files, why
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
@@ -52,6 +52,8 @@ def run_search_files(args: Args, context: ToolContext) -> str:
     search = _Search(args, context, pattern, root)
     try:
         return search.files() if args.get("target") == "files" else search.content()
+    except FileRefused as error:
+        return tool_error(str(error))
     except re.error as error:
         where = f" at position {error.pos}" if error.pos is not None else ""
         return tool_error(f"pattern is not a valid regular expression{where}: {error.msg}. Found: {pattern[:200]!r}")
@@ -166,7 +168,7 @@ class _Search:
     def _hits(self, query: Query) -> Iterator[FileHits]:
         guard = self._context.guard
         if not os.path.isdir(self._root):
-            return file_hits(query, guard)
+            return file_hits(query, self._context)
         fast = rg_hits(self._rg, query, guard) if self._rg else None
         return _first_that_works(fast, walk_hits(query, guard))
 

@@ -9,14 +9,19 @@ a git repository, symbolic links met on the way, binary files (those with a NUL 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
+from typing import IO, TYPE_CHECKING
 
 from hermes.tools.files.guard import FileGuard, is_key_file
 from hermes.tools.search.globs import IgnoreFile, parse_gitignore
 from hermes.tools.search.query import FileHits, Query, python_pattern
+
+if TYPE_CHECKING:
+    from hermes.tools.registry import ToolContext
 
 #: Directories of dependencies, always skipped.
 SKIPPED = ("node_modules", "__pycache__")
@@ -58,16 +63,24 @@ def walk_hits(query: Query, guard: FileGuard) -> Iterator[FileHits]:
     """The files with matches."""
     matcher = _Matcher(query)
     for path, entry in walk(query):
-        hits = search_file(query, matcher, entry.path, path, guard)
+        try:
+            if guard.refusal(entry.path, os.stat(entry.path)) or is_key_file(path):
+                query.refused.append(path)
+                continue
+            with open(entry.path, "rb") as file:
+                hits = _search_file(query, matcher, path, file)
+        except OSError:
+            continue
         if hits:
             yield hits
 
 
-def file_hits(query: Query, guard: FileGuard) -> Iterator[FileHits]:
-    """The matches when the root is itself a file."""
-    hits = search_file(query, _Matcher(query), query.root, "", guard)
-    if hits:
-        yield hits
+def file_hits(query: Query, context: ToolContext) -> Iterator[FileHits]:
+    """The matches when the root is itself a file. Raises FileRefused."""
+    with contextlib.suppress(OSError), context.open(query.root, "rb") as file:
+        hits = _search_file(query, _Matcher(query), "", file)
+        if hits:
+            yield hits
 
 
 def _listing(
@@ -143,20 +156,12 @@ class _Matcher:
         return self._text is not None and self._text not in block
 
 
-def search_file(query: Query, matcher: _Matcher, full_path: str, path: str, guard: FileGuard) -> FileHits | None:
-    """The matches in one file; None for none, for a binary file or a protected one."""
-    try:
-        status = os.stat(full_path)
-        if guard.refusal(full_path, status) or (path and is_key_file(path)):
-            query.refused.append(path)
-            return None
-        hits = FileHits(path)
-        with open(full_path, "rb") as file:
-            blocks = iter(lambda: file.read(_BLOCK), b"")
-            complete = _search_text(query, matcher, _whole_lines(_as_utf8(blocks)), hits)
-        return hits if complete and hits.count else None
-    except OSError:
-        return None
+def _search_file(query: Query, matcher: _Matcher, path: str, file: IO[bytes]) -> FileHits | None:
+    """The matches in one file; None for none, and for a binary file."""
+    hits = FileHits(path)
+    blocks = iter(lambda: file.read(_BLOCK), b"")
+    complete = _search_text(query, matcher, _whole_lines(_as_utf8(blocks)), hits)
+    return hits if complete and hits.count else None
 
 
 def _search_text(query: Query, matcher: _Matcher, blocks: Iterable[bytes], hits: FileHits) -> bool:
