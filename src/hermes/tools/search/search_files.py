@@ -88,7 +88,7 @@ class _Search:
     def content(self) -> str:
         """Matching lines, or files with matches, or counts."""
         mode = self._args.get("output_mode") or "content"
-        glob = self._args.get("file_glob") or None
+        glob = str(self._args.get("file_glob") or "") or None
         query = Query(
             self._pattern,
             self._root,
