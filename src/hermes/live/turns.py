@@ -32,15 +32,18 @@ class LiveTurns:
         *platforms: str,
         finish: Callable[[TurnResult], TurnResult] | None = None,
         asks_one: bool = False,
+        watches: Callable[[QuestionRow], bool] = lambda _question: True,
     ) -> None:
         """``finish`` makes the result that the surface shows of the one that a turn ended with. It may block.
 
         ``asks_one``: of several questions of a turn only the first is asked, and the turn continues with its answer.
+        ``watches``: whether a turn continues by itself when a question is answered; else the surface takes it up again.
         """
         self._host = host
         self._platforms = platforms
         self._finish = finish
         self._asks_one = asks_one
+        self._watches = watches
         self._dispatcher: Dispatcher | None = None
         self.questions = OpenQuestions(host.store, self._continue)
         #: The turns that have not ended, by their ids.
@@ -158,7 +161,7 @@ class LiveTurns:
             self._watch(live)
         elif asked:
             live.ask(asked)
-            self.questions.watch(live.turn_id, asked)
+            self.questions.watch(live.turn_id, list(filter(self._watches, asked)))
         else:  # the answer was faster than the turn
             self._continue(live.turn_id)
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.a2a.server.artifacts import ArtifactStream
+from hermes.agent.events import TurnResult
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
@@ -21,11 +22,14 @@ from hermes.contract.events import (
     TurnEvent,
     TurnStarted,
 )
+from hermes.live.turn import LiveTurn
+from hermes.models.costs.usage import Usage
 from hermes.sanitize import Redactor
 from support.a2a_rig import artifact_text
 from support.events import some, tool_started
 
 ANSWERED = some(AttemptAnswered)
+RESULT = TurnResult("s", "t", "completed", "", None, Usage(), "m", "p", 1, [], 0.0)
 FAILED = some(AttemptFailed, error={"message": "it broke"})
 
 
@@ -50,17 +54,16 @@ def relayed(*told: TurnEvent, answer: str | None = None, pause_after: int = -1, 
     """What comes of these events, told by another thread."""
 
     async def run() -> Collected:
-        queue, loop = Collected(), asyncio.get_running_loop()
-        relay = ArtifactStream(
-            TaskUpdater(queue, "t", "c"), Redactor(), show_tools=True, artifacts=0, has_subscribers=lambda: watched
-        )
+        queue = Collected()
+        updater, live = TaskUpdater(queue, "t", "c"), LiveTurn("s", Redactor())
+        relay = ArtifactStream(updater, live, show_tools=True, artifacts=0, has_subscribers=lambda: watched)
 
         def tell() -> None:
             for number, event in enumerate(told):
                 relay.listen(event)
                 if number == pause_after:
                     paused.wait(0.02)
-            loop.call_soon_threadsafe(relay.end)
+            live.end(RESULT)
 
         import threading
 
@@ -127,12 +130,13 @@ def corrected(*told: TurnEvent, texts: list[str], answer: str, is_whole: bool) -
     async def run() -> list[str]:
         queue = Collected()
         updater = TaskUpdater(queue, "t", "c")
+        live = LiveTurn("s", Redactor())
         relay = ArtifactStream(
-            *(updater, Redactor()), show_tools=True, artifacts=0, has_subscribers=lambda: True, is_whole=is_whole
+            updater, live, show_tools=True, artifacts=0, has_subscribers=lambda: True, rejoins=not is_whole
         )
         for event in told:
             relay.listen(event)
-        relay.end()
+        live.end(RESULT)
         await relay.run()
         relay.close()
         relay.listen(TextDelta("too late"))

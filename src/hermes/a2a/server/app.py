@@ -102,6 +102,7 @@ class A2AServer:
             push=self._push,
             may_push_to=self._push.accepts,
         )
+        self._runner.on_settled = self.handler.resume_parked
         self.max_body_bytes = settings.max_body_bytes
         self.app: ASGIApp = AccessMiddleware(self._router(), self.policy, self.max_body_bytes)
 
@@ -166,6 +167,7 @@ class A2AServer:
         self._is_closed = True
         await self.stop_turns()
         await self.handler.aclose()
+        self._runner.close()
         await asyncio.to_thread(self._dispatcher.release, 0.0)
         await self._push.aclose()
         await asyncio.to_thread(self._tasks.flush)
@@ -176,7 +178,7 @@ class A2AServer:
         return ServerCallContext(user=PrincipalUser(self.policy.principals.named(owner)))
 
     async def _check_deadlines(self) -> None:
-        """Continue the tasks whose questions the owner has answered, or were not answered in time."""
+        """Continue the tasks whose questions their callers did not answer in time."""
         while True:
             await asyncio.sleep(_SECONDS_BETWEEN_DEADLINE_CHECKS)
             try:
@@ -185,9 +187,6 @@ class A2AServer:
                 log.warning("the questions of tasks cannot be looked at: %s", error)
 
     async def _check_questions(self) -> None:
-        if self._runner.has_parked:
-            for task in await self._runner.take_settled():
-                self.handler.resume_parked(task)
         for question in await self._runner.overdue():
             try:
                 await self._expire(question)

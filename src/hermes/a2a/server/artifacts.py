@@ -1,35 +1,38 @@
-"""A turn's events, from its thread to the server's loop, as artifact chunks and status messages of its task."""
+"""The log of a live turn as artifact chunks and status messages of its task."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Artifact, Part, TaskState
 
-from hermes.contract.events import (
-    AttemptAnswered,
-    AttemptFailed,
-    EndpointSkipped,
-    TextDelta,
-    ToolStarted,
-    TurnEvent,
-    TurnStarted,
+from hermes.agent.events import TurnResult
+from hermes.contract.events import ToolStarted, TurnEvent, TurnStarted
+from hermes.http_server.outgoing import call_summary, redacted
+from hermes.journal.questions import QuestionRow
+from hermes.live.turn import (
+    AttemptDropped,
+    LiveEntry,
+    LiveEvent,
+    LiveTurn,
+    QuestionAsked,
+    ReplyEnded,
+    TextAdded,
+    TurnOver,
 )
-from hermes.http_server.outgoing import RedactingStream, call_summary, redacted
-from hermes.sanitize import Redactor
 
 #: Pieces that come faster than this are sent as one chunk: each event costs CPU time.
 _SECONDS_BETWEEN_CHUNKS = 0.01
 #: Without subscribers, chunks are stored this often: waking the loop takes CPU time from the turn.
 _SECONDS_WITHOUT_SUBSCRIBERS = 0.05
 
-_FORWARDED = (TextDelta, AttemptAnswered, AttemptFailed, EndpointSkipped, ToolStarted)
+#: How a turn ended: with a result, with a question that waits for an answer, or with an error.
+TurnOutcome = TurnResult | QuestionRow | Exception
 
 
 class ArtifactStream:
@@ -38,68 +41,90 @@ class ArtifactStream:
     def __init__(
         self,
         updater: TaskUpdater,
-        redactor: Redactor,
+        live: LiveTurn,
         *,
         show_tools: bool,
         artifacts: int,
         last: str = "",
+        start: int = 0,
         has_subscribers: Callable[[], bool],
-        is_whole: bool = True,
+        rejoins: bool = False,
     ) -> None:
-        """``is_whole``: every event comes through; otherwise text counts from the next reply of the model on."""
+        """``start`` is the first entry of the log that counts.
+
+        ``rejoins``: not every event comes through, and text counts from the next reply of the model on.
+        """
         self._updater = updater
-        self._redactor = redactor
+        self.live = live
+        #: The next entry of the log.
+        self.at = start
+        #: Once the turn has ended or waits, or could not be begun.
+        self.outcome: TurnOutcome | None = None
+        self.ended = asyncio.Event()
         self._show_tools = show_tools
         self._has_subscribers = has_subscribers
         self._loop = asyncio.get_running_loop()
-        self._events: deque[TurnEvent] = deque()
         self._wakeup = asyncio.Event()
         self._urgent = asyncio.Event()
         #: The loop collects pieces and need not be woken for one more.
         self._is_pausing = False
         self._read_at = time.monotonic()
-        self._has_ended = self._is_closed = False
-        self._is_whole = is_whole
+        self._is_closed = False
+        self.rejoins = rejoins
+        self._is_whole = not rejoins
         self._count = artifacts
-        self._filter = RedactingStream(self._redactor)
-        self._pieces: list[str] = []
         #: The current artifact: the text sent, and the text not sent yet.
         self._text = ""
         self._unsent = ""
         self._is_begun = False
         #: The text of the last complete artifact.
         self._last = last
+        live.subscribe(self._added)
 
     # -- on the turn's thread -----------------------------------------------------------------------------------
 
     def listen(self, event: TurnEvent) -> None:
-        """Queue an event of the turn. Reasoning is never forwarded."""
-        if self._is_closed or not isinstance(event, _FORWARDED):
-            if not self._is_whole and isinstance(event, TurnStarted):
-                self._is_whole = True
+        """Add an event to the log. A ``Listener``."""
+        if isinstance(event, TurnStarted):
+            self._is_whole = True
+        self.live.listen(event)
+
+    def _added(self, entry: LiveEntry) -> None:
+        event = entry.event
+        if isinstance(event, TurnOver | QuestionAsked):
+            outcome = event.result if isinstance(event, TurnOver) else event.question
+            self._call_soon(self.end, outcome)
+        elif self._is_closed:
             return
-        self._events.append(event)
-        if isinstance(event, ToolStarted) or self._has_subscribers():
-            self._wake(is_urgent=not isinstance(event, TextDelta))
+        elif isinstance(event, ToolStarted) or self._has_subscribers():
+            self._wake(is_urgent=not isinstance(event, TextAdded))
         elif time.monotonic() - self._read_at > _SECONDS_WITHOUT_SUBSCRIBERS:
             self._wake(is_urgent=False)
 
     def _wake(self, *, is_urgent: bool) -> None:
-        if not is_urgent and (self._is_pausing or self._wakeup.is_set()):
-            return
+        if is_urgent or not (self._is_pausing or self._wakeup.is_set()):
+            self._call_soon(self._set, is_urgent)
+
+    def _call_soon(self, callback: Callable[[Any], None], value: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended before the turn
-            self._loop.call_soon_threadsafe(self._set, is_urgent)
+            self._loop.call_soon_threadsafe(callback, value)
+
+    def fail(self, error: Exception) -> None:
+        """The turn could not be begun."""
+        self._call_soon(self.end, error)
+
+    # -- on the loop --------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Take no more events: the turn waits, and another stream will have them."""
         self._is_closed = True
 
-    # -- on the loop --------------------------------------------------------------------------------------------
-
-    def end(self) -> None:
-        """There are no more events."""
-        self._has_ended = True
-        self._set(True)
+    def end(self, outcome: TurnOutcome) -> None:
+        """The turn has ended, or waits for an answer."""
+        if not self.ended.is_set():
+            self.outcome = outcome
+            self.ended.set()
+            self._set(True)
 
     def _set(self, is_urgent: bool) -> None:
         self._wakeup.set()
@@ -107,21 +132,22 @@ class ArtifactStream:
             self._urgent.set()
 
     async def run(self) -> None:
-        """Forward events until the turn has ended."""
-        while not (self._has_ended and not self._events):
+        """Forward the entries of the log until the turn has ended or waits."""
+        while True:
             await self._wakeup.wait()
             self._wakeup.clear()
             self._urgent.clear()
             self._read_at = time.monotonic()
-            while self._events:
-                event = self._events.popleft()
-                if isinstance(event, TextDelta):
-                    if self._is_whole:
-                        self._pieces.append(event.text)
-                else:
-                    await self._forward(event)
-            self._read_pieces()
-            if not self._has_ended and await self._send_pieces() and self._has_subscribers():
+            while self.at < len(self.live.log):
+                event = self.live.log[self.at].event
+                self.at += 1
+                if isinstance(event, TurnOver | QuestionAsked):
+                    await self.ended.wait()
+                    return
+                await self._forward(event)
+            if isinstance(self.outcome, Exception):
+                return
+            if await self._send_pieces() and self._has_subscribers():
                 await self._pause()
 
     async def _pause(self) -> None:
@@ -130,14 +156,14 @@ class ArtifactStream:
             async with asyncio.timeout(_SECONDS_BETWEEN_CHUNKS):
                 await self._urgent.wait()
         self._is_pausing = False
-        if self._events:
+        if self.at < len(self.live.log):
             self._wakeup.set()
 
     async def finish(self, answer: str) -> None:
         """Send the answer as an artifact, unless it was streamed as one."""
         if answer == self._last:
             return
-        answer = redacted(answer, self._redactor)
+        answer = redacted(answer, self.live.redactor)
         if answer and answer != self._last:
             self._unsent = answer
             await self._close_artifact()
@@ -162,15 +188,16 @@ class ArtifactStream:
         if self._unsent:
             await self._close_artifact()
 
-    async def _forward(self, event: TurnEvent) -> None:
-        self._read_pieces()
+    async def _forward(self, event: LiveEvent) -> None:
         match event:
-            case AttemptAnswered() | AttemptFailed() | EndpointSkipped() if not self._is_whole:
+            case TextAdded():
+                if self._is_whole:
+                    self._unsent += event.text
+            case ReplyEnded() | AttemptDropped() if not self._is_whole:
                 self._is_whole = True
-            case AttemptAnswered():
-                self._unsent += self._filter.finish()
+            case ReplyEnded():
                 await self._close_artifact()
-            case AttemptFailed() | EndpointSkipped():
+            case AttemptDropped():
                 self._start_over()
             case ToolStarted() if self._show_tools:
                 message = self._updater.new_agent_message([Part(text=self._summary(event.tool_name, event.args))])
@@ -178,14 +205,8 @@ class ArtifactStream:
             case _:
                 pass
 
-    def _read_pieces(self) -> None:
-        if self._pieces:
-            self._unsent += self._filter.feed("".join(self._pieces))
-            self._pieces.clear()
-
     def _start_over(self) -> None:
         """A new attempt replaces the text of the failed one."""
-        self._filter = RedactingStream(self._redactor)
         self._text = self._unsent = ""
 
     async def _send_pieces(self) -> bool:
@@ -203,7 +224,6 @@ class ArtifactStream:
         await self._send(chunk, is_last=True)
         self._last = self._text
         self._text, self._is_begun = "", False
-        self._filter = RedactingStream(self._redactor)
         self._count += 1
 
     async def _send(self, chunk: str, *, is_last: bool) -> None:
@@ -223,5 +243,5 @@ class ArtifactStream:
 
     def _summary(self, name: str, args: dict[str, Any]) -> str:
         """The tool and its subject, as one short line without secrets."""
-        line = call_summary(args, self._redactor)
+        line = call_summary(args, self.live.redactor)
         return f"{name}: {line}" if line else name

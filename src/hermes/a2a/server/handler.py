@@ -272,8 +272,8 @@ class A2ARequestHandler(RequestHandler):
             self._drop_if_unused(task)
 
     def resume_parked(self, task: ActiveTask) -> None:
-        """Continue a task whose question the owner has answered."""
-        if not task.is_running and not task.is_ended:
+        """Continue a task whose question the owner has answered, or did not answer in time."""
+        if task.is_settled and not task.is_running and not task.is_ended:
             self._start(task, None, [], task.call)
 
     async def resume_overdue(self, task_id: str, context: ServerCallContext) -> None:
@@ -380,6 +380,7 @@ class A2ARequestHandler(RequestHandler):
         self._active[task.id] = task
         running = task.start(job, context)
         running.add_done_callback(lambda _: self._drop_if_unused(task))
+        running.add_done_callback(lambda _: self.resume_parked(task))
         admission: Admission | None = context.state.get(ADMISSION)
         if admission is not None:
             admission.take()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -12,7 +13,15 @@ from functools import partial
 from a2a.types import Message, Part, Role, Task, TaskState
 
 from hermes.a2a.server.artifacts import ArtifactStream
-from hermes.a2a.server.content import JSON, JSON_ONLY, UnusableMessage, content_of, data_part, written_files
+from hermes.a2a.server.content import (
+    JSON,
+    JSON_ONLY,
+    UnusableMessage,
+    WrittenFile,
+    content_of,
+    data_part,
+    written_files,
+)
 from hermes.a2a.server.entry import SURFACE, task_extra
 from hermes.a2a.server.questions import (
     NO_ANSWER,
@@ -25,9 +34,9 @@ from hermes.a2a.server.questions import (
 from hermes.a2a.server.store.contexts import ContextSessions
 from hermes.a2a.server.store.tasks import JournalTaskStore
 from hermes.a2a.server.task import CANCELED, ActiveTask
-from hermes.agent.events import Listener, TurnResult, changed_paths, ignore_events
+from hermes.agent.events import TurnResult, changed_paths, ignore_events
 from hermes.dispatch.choose import runs_on_workers
-from hermes.dispatch.port import CHILDREN, TURNS, DispatchedTurn, Dispatcher, TurnRequest
+from hermes.dispatch.port import CHILDREN, TURNS, Dispatcher, TurnRequest
 from hermes.dispatch.results import completed_result, recorded_steps
 from hermes.errors import HermesError, JournalError, QueueFull, SessionBusy
 from hermes.host import Host
@@ -35,6 +44,8 @@ from hermes.http_server.outgoing import redacted
 from hermes.http_server.rate_limits import TaskSlots
 from hermes.journal.questions import OWNER, QuestionRow, Questions
 from hermes.journal.turns.lifecycle import open_submissions
+from hermes.live.turn import LiveEntry, LiveTurn, QuestionAnswered, TurnOver
+from hermes.live.turns import LiveTurns
 from hermes.models.reply import EmptyReply
 from hermes.peers.hops import hops_of
 from hermes.scope import Interrupt
@@ -43,6 +54,8 @@ log = logging.getLogger("hermes.a2a")
 
 #: Seconds between two tries while the journal cannot be used.
 _SECONDS_BETWEEN_TRIES = 1.0
+#: Time that a task whose job was canceled waits for its turn.
+_ABANDON_SECONDS = 10.0
 #: Without subscribers, a task is marked as working a little later: not while its turn is being started.
 _SECONDS_TO_START = 0.002
 
@@ -51,10 +64,8 @@ _NO_WORDS = "The agent gave no answer after it had changed these files:"
 _TASK_ENDED = "its task has ended"
 _STOPPED = "The server was stopped before there was an answer. Send the message again."
 
-#: Submits or continues a turn with this listener; the ids of the turn and of its session. Blocking.
-Begin = Callable[[Listener], tuple[str, str]]
-#: Receives the state of a turn, once it has ended or waits.
-Report = Callable[[TurnResult | QuestionRow], None]
+#: Submits or continues a turn that is followed with this stream. Blocking.
+Begin = Callable[[ArtifactStream], object]
 
 
 class TurnRunner:
@@ -74,20 +85,25 @@ class TurnRunner:
         self._tasks = tasks
         self._slots = slots
         self._dispatcher = dispatcher
+        # Without platforms: each task that was left continues its own turn.
+        # The answer of a caller may come to another server, which continues the turn then.
+        self._turns = LiveTurns(host, asks_one=True, watches=lambda question: question.surface == OWNER)
+        self._turns.start(dispatcher)
         #: Whether turns run on workers, and continue when this server stops.
         self.is_remote = runs_on_workers(host.config)
         self._questions = Questions(host.store)
-        #: The tasks that wait for the owner, by the id of the question.
-        self._parked: dict[str, ActiveTask] = {}
+        #: Called on the loop with a task that waited for the owner, when its turn continues.
+        self.on_settled: Callable[[ActiveTask], None] = lambda _task: None
         #: The turns that wait for an answer since they ran here, by session.
         self._suspended_here: dict[str, str] = {}
 
     async def answer(self, task: ActiveTask, message: Message | None, related: list[Task]) -> None:
         """Answer a message, whatever happens. None continues a turn that waits: answered elsewhere, or not in time."""
-        resumes = task.is_waiting or task.is_parked
-        task.is_parked = False
+        parked, task.is_parked = task.stream if task.is_parked else None, False
         async with self._work(task):
-            if resumes:
+            if parked is not None:
+                await self._run_turn(task, None, continued=parked)
+            elif task.is_waiting:
                 await self._resume(task, message)
             elif message is not None:
                 await self._start(task, message, related)
@@ -107,14 +123,14 @@ class TurnRunner:
 
     async def release(self, task: ActiveTask) -> None:
         """Withdraw the question of a canceled task, and close its turn in the journal."""
-        self._parked = {question_id: parked for question_id, parked in self._parked.items() if parked is not task}
         async with self._contexts.turn(task.context):
             session_id = await self._contexts.session_id(task.context)
 
             def close(session_id: str) -> None:
+                turn_id = self._turn_of(session_id, task.id)
+                self._turns.questions.forget(turn_id or "")
                 for question in self._open_questions(session_id, SURFACE, OWNER):
                     self._questions.withdraw(question.id, "the task was canceled")
-                turn_id = self._turn_of(session_id, task.id)
                 if turn_id is not None:
                     self._close_left_turn(turn_id)
 
@@ -143,10 +159,8 @@ class TurnRunner:
             turn_id = None
             if session_id is not None:
                 turn_id = await self._host.workers.run(partial(self._turn_of, session_id, task.id))
-            asked = await self._host.workers.run(partial(self._open_questions, session_id or "", SURFACE, OWNER))
-            if asked and asked[0].surface == OWNER:
-                await self._park(task, asked[0])
-            elif asked and answer is not None:
+            asked = await self._host.workers.run(partial(self._open_questions, session_id or "", SURFACE))
+            if asked and answer is not None:
                 await self._resume(task, answer)
             elif session_id is None or turn_id is None:
                 await self._start(task, task.task.history[0], related)
@@ -161,10 +175,10 @@ class TurnRunner:
         for number, text in enumerate(texts, 1):
             task.task.artifacts.add(artifact_id=f"{task.id}-{number}", name="answer", parts=[Part(text=text)])
 
-        def begin(_listener: Listener) -> tuple[str, str]:
+        def begin(stream: ArtifactStream) -> None:
             if not self._open_questions(session_id, SURFACE, OWNER):  # the answer may be there, and not delivered
                 self._dispatcher.resume(turn_id)
-            return turn_id, session_id
+            self._turns.take_up(stream.live, turn_id, listener=stream.listen)
 
         await self._run_turn(task, begin, last=texts[-1] if texts else "", rejoins=True)
 
@@ -182,7 +196,7 @@ class TurnRunner:
 
     def _close_left_turn(self, turn_id: str) -> None:
         try:
-            self._dispatcher.cancel(turn_id, _TASK_ENDED)
+            self._turns.stop_turn(turn_id, _TASK_ENDED)
         except SessionBusy:
             pass  # the server that runs it finds out
         except HermesError as error:
@@ -209,9 +223,8 @@ class TurnRunner:
         if not task.has_new_context:
             await self._host.workers.run(partial(self._clear_the_way, task))
 
-        def begin(listener: Listener) -> tuple[str, str]:
-            request = self._turn_request(task, message, related)
-            return self._dispatcher.submit(request, listener=listener).turn_id, request.session_id
+        def begin(stream: ArtifactStream) -> None:
+            self._turns.accept(stream.live, self._turn_request(task, message, related))
 
         await self._run_turn(task, begin)
 
@@ -269,6 +282,7 @@ class TurnRunner:
     async def _resume(self, task: ActiveTask, message: Message | None) -> None:
         """Continue the turn with the answer to its question; ask again when the answer is not clear."""
         session_id = await self._contexts.session_id(task.context)
+        task.session_id = session_id or ""
         open_questions = await self._host.workers.run(partial(self._open_questions, session_id or "", SURFACE))
         # There is none when it was answered or revoked in another way.
         question = open_questions[0] if open_questions else None
@@ -282,36 +296,54 @@ class TurnRunner:
         elif question is not None:
             answer = timeout_answer(question)
 
-        def begin(listener: Listener) -> tuple[str, str]:
+        def begin(stream: ArtifactStream) -> None:
             turn_id = None if session_id is None else self._turn_of(session_id, task.id)
             if session_id is None or turn_id is None:
                 raise RuntimeError("the session has no turn to continue")
             if question is not None:
                 self._questions.answer(question.id, answer, reason)
             self._suspended_here.pop(session_id, None)
-            self._dispatcher.resume(turn_id, listener=listener)
-            return turn_id, session_id
+            self._dispatcher.resume(turn_id, listener=stream.listen)
+            self._turns.take_up(stream.live, turn_id, listener=ignore_events)
 
         await self._run_turn(task, begin)
 
-    async def _run_turn(self, task: ActiveTask, begin: Begin, *, last: str = "", rejoins: bool = False) -> None:
-        """Begin a turn and follow it until it ends or waits. ``rejoins``: it may be running already."""
-        stream = ArtifactStream(
+    async def _run_turn(
+        self,
+        task: ActiveTask,
+        begin: Begin | None,
+        *,
+        continued: ArtifactStream | None = None,
+        last: str = "",
+        rejoins: bool = False,
+    ) -> None:
+        """Begin a turn and follow it until it ends or waits.
+
+        ``continued`` followed it until it waited for the owner; it continues by itself. ``rejoins``: it may be running
+        already.
+        """
+        live = LiveTurn(task.session_id, self._host.redactor) if continued is None else continued.live
+        rejoins = rejoins or (continued is not None and continued.rejoins)
+        stream = task.stream = ArtifactStream(
             task.updater,
-            self._host.redactor,
+            live,
             show_tools=self._settings.show_tools,
             artifacts=len(task.task.artifacts),
             last=last,
+            start=0 if continued is None else continued.at,
             has_subscribers=task.has_subscribers,
-            is_whole=not rejoins,
+            rejoins=rejoins,
         )
 
-        def run(report: Report) -> None:
-            turn_id, session_id = begin(stream.listen)
-            task.interrupt.add_callback(partial(self._stop, turn_id, task.interrupt))
-            self._watch(turn_id, session_id, report, stream.listen if rejoins else ignore_events)
+        def run() -> None:
+            try:
+                if begin is not None:
+                    begin(stream)
+                task.interrupt.add_callback(partial(self._stop, stream.live, task.interrupt))
+            except Exception as error:
+                stream.fail(error)
 
-        task.start_turn(self._host.workers, run, stream.end)
+        self._host.workers.submit(run)
         try:
             if not task.has_subscribers():
                 await asyncio.sleep(_SECONDS_TO_START)
@@ -320,70 +352,50 @@ class TurnRunner:
         except asyncio.CancelledError:
             stream.close()
             if task.interrupt.cancelled or not self.is_remote:
-                await task.abandon_turn()
+                # The conversation stays locked until the turn has ended, within limits.
+                task.interrupt.cancel(CANCELED)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stream.ended.wait(), _ABANDON_SECONDS)
             raise
         stream.close()
         await self._conclude(task, stream, is_live=not rejoins and not self.is_remote)
 
-    def _watch(self, turn_id: str, session_id: str, report: Report, listener: Listener = ignore_events) -> None:
-        def settled(now: DispatchedTurn) -> None:
-            if now.result is not None:
-                report(now.result)
-            else:
-                self._host.workers.submit(partial(self._try, partial(self._suspended, turn_id, session_id, report)))
+    def _stop(self, live: LiveTurn, interrupt: Interrupt) -> None:
+        """Have a turn stopped, wherever it runs, as soon as the journal can be used. Does not wait for it."""
 
-        self._dispatcher.watch(turn_id, settled, listener=listener)
-
-    def _suspended(self, turn_id: str, session_id: str, report: Report) -> None:
-        """Report the question of a turn that waits for an answer; continue one whose answer was faster than it."""
-        asked = self._open_questions(session_id, SURFACE, OWNER)
-        if asked:
-            if self._tasks.is_shared and not self.is_remote:
-                self._suspended_here[session_id] = turn_id
-            report(asked[0])
-            return
-        self._dispatcher.resume(turn_id)
-        self._watch(turn_id, session_id, report)
-
-    def _stop(self, turn_id: str, interrupt: Interrupt) -> None:
-        """Have a turn stopped, wherever it runs. Does not wait for it."""
-        cancel = partial(self._dispatcher.cancel, turn_id, interrupt.reason)
-        self._host.workers.submit(partial(self._try, cancel))
-
-    def _try(self, work: Callable[[], object]) -> None:
-        """Do what must be done, as soon as the journal can be used."""
-        while True:
-            try:
-                work()
-                return
-            except JournalError as error:
-                if self._host.workers.is_closed:
+        def stop() -> None:
+            while not self._host.workers.is_closed:
+                try:
+                    self._turns.stop(live, interrupt.reason)
                     return
-                log.warning("the journal cannot be used; trying again: %s", error)
-                time.sleep(_SECONDS_BETWEEN_TRIES)
-            except Exception:
-                log.exception("a turn cannot be followed")
-                return
+                except JournalError as error:
+                    log.warning("the journal cannot be used; trying again: %s", error)
+                    time.sleep(_SECONDS_BETWEEN_TRIES)
+
+        self._host.workers.submit(stop)
 
     async def _conclude(self, task: ActiveTask, stream: ArtifactStream, *, is_live: bool) -> None:
         """Make the state of a task from that of its turn. ``is_live``: every event of the turn has come through."""
-        outcome = task.outcome
+        outcome = stream.outcome
         if isinstance(outcome, Exception):
             raise outcome
         if isinstance(outcome, QuestionRow):
             await stream.cut()
+            if self._tasks.is_shared and not self.is_remote:
+                self._suspended_here[stream.live.session_id] = stream.live.turn_id
             await (self._park(task, outcome) if outcome.surface == OWNER else self._ask(task, outcome))
             return
-        outcome = await self._complete(task, stream, outcome, is_live=is_live)
+        assert outcome is not None
+        outcome, files = await self._complete(task, stream, outcome, is_live=is_live)
         if outcome.status in ("completed", "incomplete"):
             await stream.finish(outcome.answer)
             await self._send_data(task, outcome.answer)
-            await self._send_files(task)
+            await self._send_files(task, files)
             text = redacted(outcome.answer, self._host.redactor) if self._settings.answer_in_status else ""
             await task.finish(TaskState.TASK_STATE_COMPLETED, text, _metadata(outcome))
         elif outcome.error_type == EmptyReply.__name__ and (written := changed_paths(outcome.tool_calls)):
             # The work is done and only the words are missing: a failure would have the caller repeat it.
-            await self._send_files(task)
+            await self._send_files(task, files)
             text = redacted(f"{_NO_WORDS} {', '.join(written)}", self._host.redactor)
             await task.finish(TaskState.TASK_STATE_COMPLETED, text, _metadata(outcome))
         elif task.interrupt.reason == CANCELED:
@@ -398,14 +410,15 @@ class TurnRunner:
 
     async def _complete(
         self, task: ActiveTask, stream: ArtifactStream, result: TurnResult, *, is_live: bool
-    ) -> TurnResult:
-        """The result with everything recorded of its turn; the artifacts become those of the record."""
+    ) -> tuple[TurnResult, list[WrittenFile]]:
+        """The result with everything recorded of its turn, and its files; artifacts become those of the record."""
         if not is_live:
             result = await self._host.workers.run(partial(completed_result, self._host.store, result))
             texts = await self._host.workers.run(partial(self._texts, result.session_id, result.turn_id))
             await stream.correct(task.task.artifacts, texts)
+        files: list[WrittenFile] = []
         if self._settings.files:
-            task.files = await self._host.workers.run(
+            files = await self._host.workers.run(
                 partial(
                     written_files,
                     result,
@@ -415,7 +428,7 @@ class TurnRunner:
                     self._settings.max_file_bytes,
                 )
             )
-        return result
+        return result, files
 
     async def _send_data(self, task: ActiveTask, answer: str) -> None:
         """Send an answer that is JSON as data too, to a caller that accepts it."""
@@ -423,8 +436,8 @@ class TurnRunner:
         if part is not None:
             await task.updater.add_artifact([part], f"{task.id}-data", "data", append=False, last_chunk=True)
 
-    async def _send_files(self, task: ActiveTask) -> None:
-        for number, file in enumerate(task.files, 1):
+    async def _send_files(self, task: ActiveTask, files: list[WrittenFile]) -> None:
+        for number, file in enumerate(files, 1):
             part = Part(raw=file.data, filename=file.name, media_type=file.media_type)
             artifact_id = f"{task.id}-file-{number}"
             await task.updater.add_artifact([part], artifact_id, file.name, append=False, last_chunk=True)
@@ -437,28 +450,22 @@ class TurnRunner:
     async def _park(self, task: ActiveTask, question: QuestionRow) -> None:
         """Wait for the owner, without a slot and without a thread."""
         task.is_parked = True
-        self._parked[question.id] = task
         log.warning("task %s is %s: hermes approvals approve|deny %s", task.id, WAITS_FOR_OWNER, question.id)
         message = task.updater.new_agent_message([Part(text=WAITS_FOR_OWNER)])
         await task.updater.update_status(TaskState.TASK_STATE_WORKING, message)
+        loop = asyncio.get_running_loop()
 
-    @property
-    def has_parked(self) -> bool:
-        """Whether any task waits for the owner."""
-        return bool(self._parked)
+        def added(entry: LiveEntry) -> None:
+            if isinstance(entry.event, QuestionAnswered | TurnOver):
+                with contextlib.suppress(RuntimeError):  # the loop has ended before
+                    loop.call_soon_threadsafe(self.on_settled, task)
 
-    async def take_settled(self) -> list[ActiveTask]:
-        """The tasks whose question the owner has answered, or did not answer in time. They wait no longer."""
-        parked = list(self._parked)
+        assert task.stream is not None
+        task.stream.live.subscribe(added)
 
-        def find() -> list[str]:
-            late = [question.id for question in self._questions.overdue(time.time()) if question.id in self._parked]
-            for question_id in late:
-                self._questions.answer(question_id, "deny", NO_ANSWER)
-            return self._questions.settled(parked)
-
-        found = await self._host.workers.run(find)
-        return [task for question_id in found if (task := self._parked.pop(question_id, None)) is not None]
+    def close(self) -> None:
+        """Look for answers no longer; the next server does."""
+        self._turns.close()
 
     async def overdue(self) -> list[QuestionRow]:
         """The questions that callers did not answer in time."""

@@ -14,28 +14,21 @@ from a2a.server.tasks.task_manager import append_artifact_to_task
 from a2a.types import Message, Part, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent
 
 from hermes.a2a.server.access.user import PrincipalUser
-from hermes.a2a.server.content import WrittenFile
+from hermes.a2a.server.artifacts import ArtifactStream
 from hermes.a2a.server.store.contexts import ContextKey
 from hermes.a2a.server.store.tasks import TERMINAL, JournalTaskStore, StoredTask
-from hermes.agent.events import TurnResult
-from hermes.agent.workers import Workers
 from hermes.http_server.principals import LOCAL, Principal
-from hermes.journal.questions import QuestionRow
 from hermes.scope import Interrupt
 
 log = logging.getLogger("hermes.a2a")
 
 #: Sends an event to the webhooks of a task.
 Notify = Callable[[str, Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent], Awaitable[None]]
-#: How a turn ended: with a result, with a question that waits for an answer, or with an error.
-TurnOutcome = TurnResult | QuestionRow | Exception
 
 #: Bound of a subscriber's queue. One that falls further behind is disconnected, and can subscribe again.
 _MAX_QUEUED_EVENTS = 2_000
 #: Time for a canceled turn to stop before its caller gets the answer anyway.
 _CANCEL_SECONDS = 0.9
-#: Time that a task whose job was canceled waits for its turn.
-_ABANDON_SECONDS = 10.0
 #: The most seconds that a job is given to end after its question was stored.
 _SECONDS_TO_END = 10.0
 
@@ -101,12 +94,9 @@ class ActiveTask(EventQueue):
         #: Its turn is suspended until the owner has answered; the caller has nothing to do.
         self.is_parked = False
         self._idle = asyncio.Event()
-        # The current or last turn: the switch that stops it, its state, and whether it has ended or waits.
+        # The current or last turn: the switch that stops it, and what is followed of it.
         self.interrupt = Interrupt()
-        self.outcome: TurnOutcome = RuntimeError("the turn did not run")
-        self.files: list[WrittenFile] = []
-        self._turn_ended = asyncio.Event()
-        self._turn_ended.set()
+        self.stream: ArtifactStream | None = None
 
     @property
     def id(self) -> str:
@@ -150,6 +140,11 @@ class ActiveTask(EventQueue):
     def is_here(self) -> bool:
         """Whether this server answers it, or waits for the owner with it."""
         return self._job is not None or self._is_reserved or self.is_parked
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its turn goes on after it has waited for the owner."""
+        return self.is_parked and self.stream is not None and len(self.stream.live.log) > self.stream.at
 
     @property
     def is_idle(self) -> bool:
@@ -215,6 +210,7 @@ class ActiveTask(EventQueue):
     async def give_up(self, stored: StoredTask) -> None:
         """Another server has ended or taken the task that this one answers."""
         self.interrupt.cancel(CANCELED)
+        self.is_parked = False
         self.follow(stored)
         await self.abort()
 
@@ -277,7 +273,6 @@ class ActiveTask(EventQueue):
         self.call = call
         self.is_elsewhere = False
         self.interrupt = Interrupt()
-        self.files = []
         self._idle.clear()
         self._job = asyncio.create_task(job)
         # A callback, because it also runs when the job is canceled before its first step.
@@ -313,7 +308,7 @@ class ActiveTask(EventQueue):
         """Stop the turn with everything it started, and end the task. True when it waited for an answer."""
         if self._job is not None:
             self.interrupt.cancel(CANCELED)
-            if not self._turn_ended.is_set():
+            if self.stream is not None and not self.stream.ended.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._idle.wait(), _CANCEL_SECONDS)
         was_waiting = self.is_waiting or self.is_parked
@@ -331,44 +326,6 @@ class ActiveTask(EventQueue):
         if job is not None:
             job.cancel()
             await asyncio.gather(job, return_exceptions=True)
-
-    # -- the turn: runs elsewhere -------------------------------------------------------------------------------
-
-    def start_turn(
-        self,
-        workers: Workers,
-        begin: Callable[[Callable[[TurnResult | QuestionRow], None]], None],
-        on_end: Callable[[], None],
-    ) -> None:
-        """Begin a turn on a worker thread: ``begin`` gets the function to report its end to, from any thread.
-
-        ``on_end`` is called on the loop once ``outcome`` is set.
-        """
-        loop = asyncio.get_running_loop()
-        self._turn_ended.clear()
-
-        def ended(outcome: TurnOutcome) -> None:
-            self.outcome = outcome
-            self._turn_ended.set()
-            on_end()
-
-        def report(outcome: TurnOutcome) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended before the turn
-                loop.call_soon_threadsafe(ended, outcome)
-
-        def run() -> None:
-            try:
-                begin(report)
-            except Exception as error:
-                report(error)
-
-        workers.submit(run)
-
-    async def abandon_turn(self) -> None:
-        """Interrupt the turn and wait for its end, within limits: the conversation stays locked until then."""
-        self.interrupt.cancel(CANCELED)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._turn_ended.wait(), _ABANDON_SECONDS)
 
 
 def _changes(known: Task, newer: Task) -> Iterator[TaskArtifactUpdateEvent | TaskStatusUpdateEvent]:
