@@ -29,7 +29,7 @@ from a2a.utils.errors import InvalidParamsError
 
 from hermes.a2a.server.access.user import PrincipalUser
 from hermes.a2a.server.store import tasks as tasks_module
-from hermes.a2a.server.store.tasks import StoredTask
+from hermes.a2a.server.store.tasks import JournalTaskStore, StoredTask
 from hermes.a2a.server.store.webhooks import MAX_WEBHOOKS
 from hermes.errors import JournalError
 from hermes.http_server.principals import Principal
@@ -60,6 +60,11 @@ def task(name: str, state: TaskState = COMPLETED, *, at: float = 0.0, context_id
     return made
 
 
+async def found(store: JournalTaskStore) -> Task | None:
+    stored = await store.find("t", "alice")
+    return None if stored is None else stored.task
+
+
 def message(words: str) -> Message:
     return Message(message_id="m", role=Role.ROLE_USER, parts=[Part(text=words)])
 
@@ -68,26 +73,22 @@ def test_chunks_are_joined_and_written_with_the_next_status(tables: A2ATables) -
     async def run() -> None:
         store = tables.tasks(SERVER)
         made = task("t", WORKING)
-        await store.save(made, ALICE)
+        await store.put(made, "alice")
         for piece in "abc":
             if not made.artifacts:
                 made.artifacts.append(Artifact(artifact_id="a"))
             made.artifacts[0].parts.append(Part(text=piece))
-            await store.save(made, ALICE)
-        known = await store.get("t", ALICE)
+            await store.put(made, "alice")
+        known = await found(store)
         assert known is not None and [part.text for part in known.artifacts[0].parts] == ["abc"]
         await asyncio.to_thread(store.flush)
-        assert await tables.tasks(SERVER).get("t", ALICE) == task("t", WORKING)
+        assert await found(tables.tasks(SERVER)) == task("t", WORKING)
         made.status.state = COMPLETED
-        await store.save(made, ALICE)
+        await store.put(made, "alice")
         await asyncio.to_thread(store.flush)
-        written = await tables.tasks(SERVER).get("t", ALICE)
+        written = await found(tables.tasks(SERVER))
         assert written is not None and written == made and artifact_text(written) == "abc"
-        assert await store.get("t", BOB) is None
-        await store.delete("t", BOB)
-        assert await store.get("t", ALICE) is not None
-        await store.delete("t", ALICE)
-        assert await store.get("t", ALICE) is None
+        assert await store.find("t", "bob") is None
 
     asyncio.run(run())
 
@@ -95,11 +96,11 @@ def test_chunks_are_joined_and_written_with_the_next_status(tables: A2ATables) -
 def test_a_task_from_the_store_is_a_copy(tables: A2ATables) -> None:
     async def run() -> None:
         store = tables.tasks(SERVER)
-        await store.save(task("t", WORKING), ALICE)
-        first = await store.get("t", ALICE)
+        await store.put(task("t", WORKING), "alice")
+        first = await found(store)
         assert first is not None
         first.context_id = "changed"
-        second = await store.get("t", ALICE)
+        second = await found(store)
         assert second is not None and second.context_id == "c"
 
     asyncio.run(run())
@@ -110,8 +111,8 @@ def test_pagination_lists_every_task_once(tables: A2ATables) -> None:
         store = tables.tasks(SERVER)
         made = [task(f"t{number}", at=1_000 + number // 3) for number in range(10)] + [task("u1"), task("u2")]
         for one in made:
-            await store.save(one, ALICE)
-        await store.save(task("other"), BOB)
+            await store.put(one, "alice")
+        await store.put(task("other"), "bob")
         seen: list[str] = []
         token = ""
         while True:
@@ -160,7 +161,7 @@ def test_tasks_that_ended_long_ago_are_deleted_and_those_left_open_are_found(tab
     async def fill() -> None:
         store = tables.tasks(SERVER)
         for one in tasks:
-            await store.save(one, ALICE)
+            await store.put(one, "alice")
         await asyncio.to_thread(store.flush)
         await tables.webhooks().set_info("old", TaskPushNotificationConfig(url="https://a"), ALICE)
 
@@ -251,7 +252,7 @@ def test_a_message_whose_task_failed_is_tried_again(tables: A2ATables) -> None:
         store = tables.tasks(SERVER)
         for name in ("t", "u"):
             assert (await store.accept(task(name, SUBMITTED), message("hello"), ALICE)).is_new
-            await store.save(task(name, FAILED), ALICE)
+            await store.put(task(name, FAILED), "alice")
             await asyncio.to_thread(store.flush)
 
     asyncio.run(run())
@@ -261,9 +262,9 @@ def test_a_question_is_stored_before_its_caller_gets_it(tables: A2ATables) -> No
     async def run() -> None:
         store = tables.tasks(SERVER)
         made = task("t", WORKING)
-        await store.save(made, ALICE)
+        await store.put(made, "alice")
         made.status.state = WAITING
-        await store.save(made, ALICE)
+        await store.put(made, "alice")
         assert states_in(tables) == {"t": WAITING}
 
     asyncio.run(run())
@@ -279,12 +280,12 @@ def test_what_a_full_disk_kept_from_being_stored_is_stored_later(
 
     async def run() -> None:
         store = tables.tasks(SERVER)
-        await store.save(task("t", WORKING), ALICE)
+        await store.put(task("t", WORKING), "alice")
         with monkeypatch.context() as broken, pytest.raises(JournalError):
             broken.setattr(tables.store, "write_soon", fail)
             store.flush()
-        await store.save(task("other"), ALICE)
-        await store.save(task("t", FAILED), ALICE)  # newer than what failed
+        await store.put(task("other"), "alice")
+        await store.put(task("t", FAILED), "alice")  # newer than what failed
         store.flush()
 
     asyncio.run(run())
@@ -301,9 +302,9 @@ def test_a_question_never_replaces_a_newer_state(tables: A2ATables, monkeypatch:
     async def run() -> None:
         store = tables.tasks(SERVER)
         monkeypatch.setattr(tables.store, "write_soon", blocked)
-        asking = asyncio.ensure_future(store.save(task("t", WAITING), ALICE))
+        asking = asyncio.ensure_future(store.put(task("t", WAITING), "alice"))
         await asyncio.sleep(0)
-        await store.save(task("t", CANCELED), ALICE)
+        await store.put(task("t", CANCELED), "alice")
         release.set()
         await asking
         await asyncio.to_thread(store.flush)
@@ -323,12 +324,12 @@ def test_one_server_at_a_time_answers_a_task(tables: A2ATables) -> None:
         assert not await second.claim(StoredTask("alice", found.task, "")), "it is answered"
         assert await second.claim(found), "its server is gone"
         assert not await second.claim(found)
-        await first.save(task("t", COMPLETED, at=2), ALICE)
+        await first.put(task("t", COMPLETED, at=2), "alice")
         await asyncio.to_thread(first.flush)
         assert states_in(tables) == {"t": SUBMITTED}
         assert await first.cancel("alice", task("t", CANCELED, at=3))
         assert not await first.cancel("alice", task("t", CANCELED, at=3))
-        await second.save(task("t", COMPLETED, at=4), ALICE)
+        await second.put(task("t", COMPLETED, at=4), "alice")
         await asyncio.to_thread(second.flush)
         assert states_in(tables) == {"t": CANCELED}
 

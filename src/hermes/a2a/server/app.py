@@ -39,7 +39,7 @@ from hermes.journal.questions import QuestionRow
 
 log = logging.getLogger("hermes.a2a")
 
-_SECONDS_BETWEEN_DEADLINE_CHECKS = 1.0
+_SECONDS_BETWEEN_CHECKS = 1.0
 #: How often the tasks of other servers are read, while anyone here follows them.
 _SECONDS_BETWEEN_LOOKS = 0.25
 #: Request headers with credentials, which are not passed on to the request handler.
@@ -118,14 +118,11 @@ class A2AServer:
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Router) -> AsyncGenerator[None]:
         await self.recover()
-        checks = [asyncio.create_task(self._check_deadlines())]
-        if self._tasks.is_shared:
-            checks.append(asyncio.create_task(self._follow_others()))
+        looking = asyncio.create_task(self._look_after_tasks())
         try:
             yield
         finally:
-            for check in checks:
-                check.cancel()
+            looking.cancel()
             await self.aclose()
 
     async def _check_journal(self) -> None:
@@ -172,27 +169,37 @@ class A2AServer:
         await self._push.aclose()
         await asyncio.to_thread(self._tasks.flush)
 
-    # -- questions: answers of the owner, and deadlines -----------------------------------------------------------
+    # -- deadlines of questions, and other servers of the same journal ----------------------------------------------
 
     def _call_of(self, owner: str) -> ServerCallContext:
         return ServerCallContext(user=PrincipalUser(self.policy.principals.named(owner)))
 
-    async def _check_deadlines(self) -> None:
-        """Continue the tasks whose questions their callers did not answer in time."""
+    async def _look_after_tasks(self) -> None:
+        """Once a second: deadlines of questions, and what became of other servers; their tasks are followed closer."""
+        checked_at = time.monotonic()
         while True:
-            await asyncio.sleep(_SECONDS_BETWEEN_DEADLINE_CHECKS)
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS if self._tasks.is_shared else _SECONDS_BETWEEN_CHECKS)
             try:
-                await self._check_questions()
-            except JournalError as error:
-                log.warning("the questions of tasks cannot be looked at: %s", error)
+                if self._tasks.is_shared:
+                    await self.handler.follow_others()
+                if time.monotonic() - checked_at >= _SECONDS_BETWEEN_CHECKS:
+                    checked_at = time.monotonic()
+                    await self._check()
+            except Exception as error:
+                is_known = isinstance(error, JournalError)
+                log.warning("stored tasks cannot be looked at: %s", error, exc_info=None if is_known else error)
 
-    async def _check_questions(self) -> None:
+    async def _check(self) -> None:
         for question in await self._runner.overdue():
             try:
                 await self._expire(question)
             except Exception:
                 log.exception("question %s cannot be closed after its deadline", question.id)
                 await self._runner.withdraw(question, "its task cannot continue")
+        if self._tasks.is_shared:
+            await self.handler.give_up_taken()
+            if await self._dead_servers():
+                await self._continue_left()
 
     async def _expire(self, question: QuestionRow) -> None:
         context = await self._contexts.find(question.session_id)
@@ -202,23 +209,6 @@ class A2AServer:
         for task_id, state in open_tasks.items():
             if state == TaskState.TASK_STATE_INPUT_REQUIRED:
                 await self.handler.resume_overdue(task_id, self._call_of(context[0]))
-
-    # -- other servers of the same journal ------------------------------------------------------------------------
-
-    async def _follow_others(self) -> None:
-        """Follow the tasks of other servers for the callers here, and continue those of servers that are gone."""
-        checked_at = time.monotonic()
-        while True:
-            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
-            try:
-                await self.handler.follow_others()
-                if time.monotonic() - checked_at > _SECONDS_BETWEEN_DEADLINE_CHECKS:
-                    checked_at = time.monotonic()
-                    await self.handler.give_up_taken()
-                    if await self._dead_servers():
-                        await self._continue_left()
-            except JournalError as error:
-                log.warning("the tasks of other servers cannot be looked at: %s", error)
 
 
 class CallContextBuilder(DefaultServerCallContextBuilder):

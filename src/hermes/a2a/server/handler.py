@@ -171,8 +171,6 @@ class A2ARequestHandler(RequestHandler):
         self._may_push_to = may_push_to
         #: The tasks with a running turn or with subscribers.
         self._active: dict[str, ActiveTask] = {}
-        #: How often an active task was dropped.
-        self._dropped = 0
 
     async def stop(self) -> None:
         """Interrupt every turn, wait for their ends within limits, and end all streams.
@@ -389,9 +387,9 @@ class A2ARequestHandler(RequestHandler):
     async def _references(self, message: Message, context: ServerCallContext) -> list[Task]:
         """The tasks that a message refers to, as far as its caller owns them."""
         return [
-            found
+            found.task
             for task_id in list(message.reference_task_ids)[:_MAX_REFERENCES]
-            if (found := await self._tasks.get(task_id, context)) is not None
+            if (found := await self._tasks.find(task_id, context.user.user_name)) is not None
         ]
 
     def _new_task(self, message: Message, context: ServerCallContext) -> ActiveTask:
@@ -408,7 +406,7 @@ class A2ARequestHandler(RequestHandler):
 
     async def _addressed(self, message: Message, context: ServerCallContext) -> ActiveTask:
         """The task that a message names, if it accepts one now."""
-        known = await self._current(message.task_id, context)
+        known = await self._known(message.task_id, context)
         if message.context_id and message.context_id != known.task.context_id:
             raise InvalidParamsError(message=f"task {known.task.id} belongs to the context {known.task.context_id}")
         _refuse_if_ended(known.task)
@@ -508,16 +506,6 @@ class A2ARequestHandler(RequestHandler):
             raise TaskNotFoundError
         return found
 
-    async def _current(self, task_id: str, context: ServerCallContext) -> StoredTask:
-        """The stored task as it is now: read again when an active task was dropped during the read, as its turn may
-        have ended after the row was read.
-        """
-        while True:
-            dropped = self._dropped
-            known = await self._known(task_id, context)
-            if dropped == self._dropped:
-                return known
-
     def _activate(self, known: StoredTask, context: ServerCallContext) -> ActiveTask:
         """The active task of a stored one. The caller is its owner: only owners can read a task."""
         task = self._active.get(known.task.id)
@@ -532,7 +520,6 @@ class A2ARequestHandler(RequestHandler):
     def _drop_if_unused(self, task: ActiveTask) -> None:
         if task.is_unused and self._active.get(task.id) is task:
             del self._active[task.id]
-            self._dropped += 1
 
 
 def _refuse_if_ended(task: Task) -> None:

@@ -13,11 +13,10 @@ from a2a.types import Message, Part
 from google.protobuf import json_format, struct_pb2
 
 from hermes.http_server.principals import Principal
-from hermes.journal.questions import QuestionRow, abridged
+from hermes.journal.questions import QuestionRow
+from hermes.live.questions import outgoing_subject, read_choice
 from hermes.sanitize import Redactor
-from hermes.sanitize.hidden import escape_hidden
 
-NO_ANSWER = "no answer in time"
 #: The status of a task whose turn waits for the owner.
 WAITS_FOR_OWNER = "waiting for the owner's approval"
 
@@ -48,7 +47,7 @@ def shown_question_id(prompt: Message) -> str:
 
 
 def _approval_prompt(question: QuestionRow, redactor: Redactor) -> tuple[str, dict[str, Any]]:
-    summary = abridged(escape_hidden(redactor.redact(question.subject)), _MAX_SUMMARY_CHARS)
+    summary = outgoing_subject(question, redactor, _MAX_SUMMARY_CHARS)
     reason = redactor.redact(question.description)
     text = f"The agent wants to use {question.tool}, which {reason}:\n{summary}\nAnswer with 'approve' or 'deny'."
     return text, {
@@ -103,8 +102,7 @@ def _read_approval(message: Message, approval_id: str) -> str | None:
 def _read_clarification(message: Message, question: QuestionRow) -> str | None:
     documents = _data(message)
     answer = _clarification_data(documents, question.id) if documents else _text(message)
-    number = int(answer) if answer.isdecimal() and len(answer) < 3 else 0
-    return question.choices[number - 1] if 1 <= number <= len(question.choices) else answer or None
+    return read_choice(answer, question.choices) or None
 
 
 def _clarification_data(documents: list[Any], question_id: str) -> str:

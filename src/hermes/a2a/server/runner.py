@@ -23,14 +23,7 @@ from hermes.a2a.server.content import (
     written_files,
 )
 from hermes.a2a.server.entry import SURFACE, task_extra
-from hermes.a2a.server.questions import (
-    NO_ANSWER,
-    WAITS_FOR_OWNER,
-    prompt_message,
-    read_answer,
-    shown_question_id,
-    timeout_answer,
-)
+from hermes.a2a.server.questions import WAITS_FOR_OWNER, prompt_message, read_answer, shown_question_id, timeout_answer
 from hermes.a2a.server.store.contexts import ContextSessions
 from hermes.a2a.server.store.tasks import JournalTaskStore
 from hermes.a2a.server.task import CANCELED, ActiveTask
@@ -44,6 +37,7 @@ from hermes.http_server.outgoing import redacted
 from hermes.http_server.rate_limits import TaskSlots
 from hermes.journal.questions import OWNER, QuestionRow, Questions
 from hermes.journal.turns.lifecycle import open_submissions
+from hermes.live.questions import NO_ANSWER
 from hermes.live.turn import LiveEntry, LiveTurn, QuestionAnswered, TurnOver
 from hermes.live.turns import LiveTurns
 from hermes.models.reply import EmptyReply

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, TypeVar
 
 from a2a.server.context import ServerCallContext
-from a2a.server.tasks import TaskStore
 from a2a.types import ListTasksRequest, ListTasksResponse, Message, Part, Task, TaskPushNotificationConfig, TaskState
 from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
 from a2a.utils.errors import InvalidParamsError
@@ -89,7 +88,7 @@ class AcceptedTask(NamedTuple):
     session_id: str = ""
 
 
-class JournalTaskStore(TaskStore):
+class JournalTaskStore:
     """The tasks of all callers, by owner."""
 
     def __init__(self, store: Store, runner_id: str, workers: Workers, *, is_shared: bool = False) -> None:
@@ -158,10 +157,6 @@ class JournalTaskStore(TaskStore):
 
         return await self._workers.run(lambda: self._store.write_soon(write))
 
-    async def save(self, task: Task, context: ServerCallContext) -> None:
-        """Store the task as it is now."""
-        await self.put(task, context.user.user_name)
-
     async def put(self, task: Task, owner: str) -> bool:
         """Store the task as it is now; False when it is known that another server has changed it."""
         _join_text(task)
@@ -225,15 +220,6 @@ class JournalTaskStore(TaskStore):
                     self._rows = {**rows, **self._rows}  # but for what is newer
                 raise
 
-    async def delete(self, task_id: str, context: ServerCallContext) -> None:
-        """Delete a task of the caller."""
-        key = (context.user.user_name, task_id)
-        self._open.pop(key, None)
-        self._written.pop(key, None)
-        query = "DELETE FROM a2a_tasks WHERE owner = ? AND id = ?"
-        await self._workers.run(self.flush)
-        await self._workers.run(lambda: self._store.write_soon(lambda connection: connection.execute(query, key)))
-
     def delete_old(self, keep_days: int) -> None:
         """Delete the tasks that ended long ago, with their webhooks and messages. Blocking."""
         oldest = time.time_ns() - keep_days * 86_400_000_000_000
@@ -261,13 +247,8 @@ class JournalTaskStore(TaskStore):
 
         return await self._workers.run(read)
 
-    async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
-        """The caller's task with that id, if there is one."""
-        found = await self.find(task_id, context.user.user_name)
-        return None if found is None else found.task
-
     async def find(self, task_id: str, owner: str) -> StoredTask | None:
-        """The same with the server that answers it."""
+        """The task of an owner, if there is one with that id, and the server that answers it."""
         known = self._open.get((owner, task_id))
         if known is not None:
             return StoredTask(owner, _copy(known), self.runner_id)
