@@ -50,7 +50,7 @@ def test_commands_are_run_completed_and_never_sent_to_the_model(home: Path, work
             terminal.type(TAB)
             terminal.wait_for("> /status")
             terminal.type(ENTER)
-            terminal.wait_for("Approvals  manual")
+            terminal.wait_for("Approvals  mode ask")
             terminal.send("/stauts")
             terminal.wait_for("did you mean 'status'?")
             terminal.type("look at ./a")
