@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import socket
-import sys
 import threading
 from collections import Counter
 from collections.abc import Generator
@@ -20,6 +19,7 @@ import msgspec
 import pytest
 
 import hermes
+from hermes.agent.events import TurnResult
 from hermes.config import Config
 from hermes.config.schema.sections import ModelConfig
 from hermes.host import Host, HostOptions
@@ -45,15 +45,13 @@ class Calls:
 
     @contextmanager
     def counting(self) -> Generator[None]:
-        before = sys.getprofile()
+        before = threading.getprofile()
         gc.collect()
         gc.disable()  # what other tests left behind is not part of the message
         threading.setprofile(self)
-        sys.setprofile(self)
         try:
             yield
         finally:
-            sys.setprofile(before)
             threading.setprofile(before)
             gc.enable()
 
@@ -118,9 +116,9 @@ def host(home: Path, workdir: Path) -> Generator[Host]:
 @pytest.mark.parametrize(
     ("message", "functions", "calls"),
     [
-        pytest.param("SAY warm", 330, 535, id="say"),
-        pytest.param('CALL read_file {"path": "note.txt"}', 470, 1080, id="read"),
-        pytest.param('CALL terminal {"command": "cat note.txt"}', 545, 1270, id="command"),
+        pytest.param("SAY warm", 280, 500, id="say"),
+        pytest.param('CALL read_file {"path": "note.txt"}', 425, 970, id="read"),
+        pytest.param('CALL terminal {"command": "cat note.txt"}', 500, 1160, id="command"),
     ],
 )
 def test_a_warm_message_stays_within_its_budget(
@@ -130,9 +128,13 @@ def test_a_warm_message_stays_within_its_budget(
     session = host.new_session()
     for text in ("SAY warm", message):
         session.run(text)
-    counted = Calls()
+    counted, results = Calls(), list[TurnResult]()
+    # Not on the main thread, which looks for signals while it waits.
+    turn = threading.Thread(target=lambda: results.append(session.run(message)))
     with counted.counting():
-        result = session.run(message)
+        turn.start()
+        turn.join()
+    [result] = results
     assert (result.status, result.answer) == ("completed", "warm")
     made = len(counted.by_function), counted.by_function.total()
     assert made[0] <= functions, counted.by_function

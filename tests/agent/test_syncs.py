@@ -179,7 +179,7 @@ def test_an_effect_starts_once_its_claim_is_on_disk(make_host: HostFactory, work
 
         def look(args: dict[str, Any], next_call: Any, **_: Any) -> Any:
             log = cast("dict[str, int]", vars(vars(host.store)["_log"]))
-            counts.append((log["_synced"], log["_written"]))
+            counts.append((log["_synced"], log["written"]))
             kinds.append([event["kind"] for event in host.sessions.events(session.id)])
             return next_call(args)
 
@@ -203,7 +203,7 @@ def test_the_result_of_an_effect_is_brought_to_the_disk_while_the_next_answer_is
 
     def is_synced() -> bool:
         log = cast("dict[str, int]", vars(vars(host.store)["_log"]))
-        return log["_synced"] == log["_written"] and "tool:1.0" in keys(host, turn.session.id)
+        return log["_synced"] == log["written"] and "tool:1.0" in keys(host, turn.session.id)
 
     with ScriptedProvider(answer) as provider:
         host = make_host(provider, allow_everything=True)

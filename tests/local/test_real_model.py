@@ -18,6 +18,7 @@ import pytest
 
 from hermes.config.schema.sections import LocalConfig
 from hermes.errors import ProviderError
+from hermes.local.endpoint import is_embedded
 from hermes.local.install.install import inspect
 from hermes.local.prompt.wire import EmbeddedWire
 from hermes.local.running import running_states
@@ -134,7 +135,7 @@ def test_any_model_file_runs_with_its_own_template_and_limits(model: Model, tmp_
     service = LocalService(driver, model.home, LocalConfig(model_path=str(own), context_length=256), {})
     try:
         [endpoint] = service.settled([ENDPOINT])
-        assert (endpoint.model, endpoint.context_length, service.wire_for(endpoint)) == ("own.gguf", 256, None)
+        assert (endpoint.model, endpoint.context_length, is_embedded(endpoint)) == ("own.gguf", 256, False)
         wire = ChatCompletions()
 
         def ask(text: str) -> Reply:

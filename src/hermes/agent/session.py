@@ -310,20 +310,17 @@ class Session:
         """What was said to the agent since this was last called."""
         return [self._steering.popleft() for _ in range(len(self._steering))]
 
-    def instructions_for(self, calls: Sequence[ToolEnded]) -> list[str]:
-        """The instructions of deeper folders that these calls entered first."""
-        if self.instructions is None:
-            return []
-        declaration = self.runtime.tools.declaration
-        paths = [path for call in calls for path in files_of_call(call, declaration(call.tool_name), self.cwd)]
-        return self.instructions.below(paths, self._was_said)
-
     def added_texts(self, turn_id: str, step: int, calls: Sequence[ToolEnded]) -> list[str]:
         """What joins a turn after a step: the instructions of folders that its calls entered, and what was said."""
         inputs = self.runtime.inputs
         if inputs is not None:
             return inputs.texts(self.id, turn_id, step)
-        return [*self.instructions_for(calls), *self.take_steering()]
+        found: list[str] = []
+        if calls and self.instructions is not None:
+            declaration = self.runtime.tools.declaration
+            paths = [path for call in calls for path in files_of_call(call, declaration(call.tool_name), self.cwd)]
+            found = self.instructions.below(paths, self._was_said)
+        return [*found, *self.take_steering()]
 
     def _was_said(self, text: str) -> bool:
         return any(text in message_text(message) for message in self.messages())

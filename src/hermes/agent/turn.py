@@ -62,7 +62,7 @@ class Turn:
         self._models = parts.models
         self._journal = parts.journal
         self._scope = parts.scope
-        self._hooks = TurnHooks(parts)
+        self._hooks = TurnHooks(parts.runtime.hooks, parts)
         self._usage = Usage(request_count=0)
         self._tool_calls: list[ToolEnded] = []
         self._steps = self._nudges = 0
@@ -90,7 +90,8 @@ class Turn:
         answer, error, error_type, reason, word = "", None, "", "", ""
         status: TurnStatus = "failed"
         try:
-            self._parts.listener(self._hooks.started())
+            if self._parts.listener is not ignore_events:
+                self._parts.listener(self._hooks.started())
             answer, error = self._answer()
             status = "completed" if error is None else "incomplete"
         except Interrupted as interrupt:
@@ -109,9 +110,11 @@ class Turn:
             error_type = type(failure).__name__
             answer = self._close_unanswered("failed", error, failure)
         else:
-            self._hooks.answered(answer, self._finish_reason)  # the answer is stored, whatever the hooks do
+            if (emit := self._runtime.hooks.post_llm_call) is not None:
+                self._hooks.answered(emit, answer, self._finish_reason)  # it is stored, whatever the hooks do
         finally:
-            self._hooks.ended(status, reason, self._finish_reason)
+            if (emit := self._runtime.hooks.on_session_end) is not None:
+                self._hooks.ended(emit, status, reason, self._finish_reason)
             ending = word or status
             log.info(
                 "turn %d %s after %d steps%s", self._journal.ordinal + 1, ending, self._steps, reason and f": {reason}"
@@ -145,8 +148,11 @@ class Turn:
             text = self._last_words()
         if not text.strip():
             raise HermesError(self._why_empty(setup))
-        text, changed_by = self._hooks.transform(text)
-        problem = self._problem()
+        emit, changed_by = self._runtime.hooks.transform_llm_output, ""
+        if emit is not None:
+            text, changed_by = self._hooks.transform(emit, text)
+        is_whole = self._finish_reason == "stop" and not self._budget_spent
+        problem = None if is_whole else self._problem()
         decisions = [PluginDecision(changed_by, "transform_llm_output", "changed")] if changed_by else msgspec.UNSET
         final = records.FinalRecord(text=text, finish_reason=self._finish_reason, decisions=decisions)
         self._journal.step("final", "done", "pure", final)
@@ -254,9 +260,10 @@ class Turn:
         key = f"verify:{step}"
         recorded = self._journal.steps.get(key)
         if recorded is None:
-            if self._nudges >= self._runtime.config.agent.max_verify_nudges:
+            emit = self._runtime.hooks.pre_verify
+            if emit is None or self._nudges >= self._runtime.config.agent.max_verify_nudges:
                 return False
-            asked = self._hooks.verify(text, self._tool_calls, self._nudges)
+            asked = self._hooks.verify(emit, text, self._tool_calls, self._nudges)
             if asked is None:
                 return False
             nudge, plugin = asked
@@ -310,11 +317,12 @@ class Turn:
         A reply is written with what follows it: the claims of its calls, their results when they only take a moment,
         or the end of the turn.
         """
-        recorded = self._recorded_answer(f"model:{step}", tools)
+        recorded = self._recorded_answer(step, tools) if self._journal.was_left else None
         if recorded is None:
             # Only here: everything that an earlier run recorded is replayed first, and cannot be interrupted.
             self._scope.interrupt.check()
-        requests.replay(step)
+        if self._journal.was_left:
+            requests.replay(step)
         answered = recorded or self._ask_now(requests, step, tools, is_last=is_last)
         message = assistant_message(answered.reply)
         if self._journal.messages.get(self._place) != message:
@@ -332,14 +340,15 @@ class Turn:
             self._usage = self._usage + answered.reply.usage
         return answered
 
-    def _recorded_answer(self, key: str, tools: list[ToolDefinition]) -> Answered | None:
+    def _recorded_answer(self, step: int, tools: list[ToolDefinition]) -> Answered | None:
         """The recorded reply, unless it is empty: replaying that would end the turn the same way for ever."""
-        recorded = self._journal.steps.get(key)
+        recorded = self._journal.steps.get(f"model:{step}")
         if recorded is None:
             return None
         answered = msgspec.convert(recorded.body, Answered, from_attributes=True)
         answered.api_request_id = answered.api_request_id or attempt_id(self._journal.id, answered.attempt)
-        answered = _drop_calls_without_tools(answered, tools)
+        if not tools:
+            answered.reply.tool_calls = []
         return answered if answered.reply.tool_calls or answered.reply.content.strip() else None
 
     def _ask_now(
@@ -373,7 +382,7 @@ class Turn:
         *,
         is_last: bool,
     ) -> Answered:
-        answered = ModelCall(
+        return ModelCall(
             runtime=self._models,
             journal=self._journal,
             scope=self._scope,
@@ -390,7 +399,6 @@ class Turn:
             spare_calls=int(step > 1 and bool(tools)),
             is_last=is_last,
         ).run()
-        return _drop_calls_without_tools(answered, tools)
 
     # -- endings ------------------------------------------------------------------------------------------------
 
@@ -437,12 +445,6 @@ class Turn:
 
     def _has_open_calls(self, step: int, count: int) -> bool:
         return any((step, index + 1) not in self._journal.messages for index in range(count))
-
-
-def _drop_calls_without_tools(answered: Answered, tools: list[ToolDefinition]) -> Answered:
-    if not tools:
-        answered.reply.tool_calls = []
-    return answered
 
 
 def _error_text(failure: BaseException) -> str:

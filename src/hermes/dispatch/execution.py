@@ -115,8 +115,8 @@ class Execution:
         """
         host, limits = self.host, self.limits
         session, submission, message = prepared
-        if starts:
-            host.store.check_after(host.runner.start())
+        if starts and host.runner.start():
+            host.store.check_after_crash()
 
         def write(connection: JournalConnection) -> Accepted:
             owner = (host.store, host.runner) if starts else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urljoin
@@ -199,11 +199,8 @@ class ResponseStream:
         self._remove_callback = remove_callback
         self._max_bytes = max_bytes
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Generator[bytes]:
         """The pieces of the decoded body. Raises ``HttpError`` when it breaks off, is too large or not decodable."""
-        return self._pieces()
-
-    def _pieces(self) -> Generator[bytes]:
         connection = self._connection
         if connection is None:
             return

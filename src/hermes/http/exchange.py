@@ -45,6 +45,7 @@ class Exchange:
     def __init__(self, interrupt: Interrupt, timeouts: Timeouts, on_wait: Callable[[], object] | None = None) -> None:
         self.interrupt = interrupt
         self.timeouts = timeouts
+        #: What was put off until the server has the next move, so that it costs no time of its own.
         self.on_wait = on_wait
         #: It blocks the thread that handles signals.
         self.is_on_main_thread = threading.current_thread() is threading.main_thread()
@@ -83,11 +84,6 @@ class Exchange:
         until = time.monotonic() + seconds
         self.phase = "next chunk"
         self._deadline = until if self._deadline is None else min(self._deadline, until)
-
-    def waits(self) -> None:
-        """The server has the next move: do what was put off until then, so that it costs no time of its own."""
-        if self.on_wait is not None:
-            self.on_wait()
 
     def hold(self, sock: socket.socket) -> None:
         """Name the socket that the request is about to wait on."""

@@ -61,7 +61,8 @@ class Connection:
         except ConnectionLost:
             pass  # a server that refuses early closes early, but may have sent the reason
         exchange.phase = "first byte"
-        exchange.waits()
+        if exchange.on_wait is not None:
+            exchange.on_wait()
         return self._receive_head(exchange)
 
     def _receive_head(self, exchange: Exchange) -> Head:
@@ -102,7 +103,7 @@ class ConnectionPool:
         self, server: Address, ca_bundle: str, guard: Guard | None, exchange: Exchange, *, is_new: bool = False
     ) -> Connection:
         """A connection to the server: an idle one that is still good, or a new one."""
-        key = f"{server.origin} {ca_bundle}"
+        key = f"{server.scheme}://{server.host}:{server.port}{server.socket_path} {ca_bundle}"
         connection = None if is_new else self.take(key)
         if connection is None:
             return self._open(key, route_to(server), ca_bundle, guard, exchange)
@@ -158,7 +159,8 @@ class ConnectionPool:
             connection.stream.close()
 
     def _open(self, key: str, route: Route, ca_bundle: str, guard: Guard | None, exchange: Exchange) -> Connection:
-        exchange.waits()
+        if exchange.on_wait is not None:
+            exchange.on_wait()
         before, after = route.tls_hosts()
         stream = _connect(route, guard, exchange)
         try:

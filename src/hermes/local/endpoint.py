@@ -31,7 +31,7 @@ def is_local(endpoint: Endpoint) -> bool:
 
 def is_embedded(endpoint: Endpoint) -> bool:
     """Whether it is the small model itself, which needs its own wire and whose commands are always asked about."""
-    return is_local(endpoint) and endpoint.model == EMBEDDED
+    return endpoint.model == EMBEDDED and is_local(endpoint)
 
 
 def settled(endpoint: Endpoint, weights: Weights) -> Endpoint:

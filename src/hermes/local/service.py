@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hermes.config.schema.sections import LocalConfig
 from hermes.errors import ConfigError
-from hermes.local.endpoint import is_embedded, is_local, settled
+from hermes.local.endpoint import is_local, settled
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import Completion
 from hermes.models.wires.wire import Delta, Transport, Wire
@@ -52,10 +52,8 @@ class LocalService:
         """The endpoints, local ones with the facts of the model. ``ConfigError`` when a local one cannot run."""
         return [settled(one, self._find_model()) if is_local(one) else one for one in endpoints]
 
-    def wire_for(self, endpoint: Endpoint) -> Wire | None:
-        """The wire of the embedded model; ``None`` for every other endpoint."""
-        if not is_embedded(endpoint):
-            return None
+    def embedded_wire(self) -> Wire:
+        """The wire of the embedded model."""
         from hermes.local.prompt.wire import EmbeddedWire
 
         return EmbeddedWire()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.errors import Interrupted, ProviderError
@@ -78,18 +79,15 @@ def timeouts_of(endpoint: Endpoint, kwargs: Mapping[str, Any]) -> Timeouts:
     return endpoint.timeouts
 
 
-class _Transfer:
+class _Transfer(Struct):
     """One request and its answer. Every failure becomes a ``ProviderError``."""
 
-    def __init__(
-        self, endpoint: Endpoint, wire: Wire, request: HttpRequest, parser: Parser, on_delta: OnDelta | None
-    ) -> None:
-        self._endpoint = endpoint
-        self._wire = wire
-        self._request = request
-        self._parser = parser
-        self._on_delta = on_delta
-        self._shown = False
+    _endpoint: Endpoint
+    _wire: Wire
+    _request: HttpRequest
+    _parser: Parser
+    _on_delta: OnDelta | None
+    _shown: bool = False
 
     def run(
         self, http: HttpClient, timeouts: Timeouts, interrupt: Interrupt, on_wait: Callable[[], object] | None

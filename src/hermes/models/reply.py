@@ -94,7 +94,7 @@ def reply_from(completion: Completion) -> Reply:
     if not isinstance(message, dict):
         raise _malformed(f"the first choice has no message (its keys: {_keys(choice)})")
     message = cast("dict[str, Any]", message)
-    calls = tool_requests(message.get("tool_calls"))
+    calls = tool_requests(message["tool_calls"]) if message.get("tool_calls") else []
     content, refusal = text_of(message.get("content")), text_of(message.get("refusal"))
     finish_reason = _finish_reason(str(choice.get("finish_reason") or ("tool_calls" if calls else "stop")))
     state: Any = message.get("carry")

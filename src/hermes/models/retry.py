@@ -6,6 +6,7 @@ thread.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Protocol, TypeVar
@@ -128,31 +129,23 @@ def attempts(
     """
     if not endpoints:
         raise ValueError("no endpoint to try")
-    return _RetryLoop(_distinct(endpoints), max_retries, keys, health or Health(), jitter, before_waiting).run()
+    distinct = _distinct(endpoints) if len(endpoints) > 1 else endpoints
+    return _RetryLoop(distinct, max_retries, keys, health or Health(), jitter, before_waiting).run()
 
 
-class _RetryLoop:
+class _RetryLoop(Struct):
     """The state of one model call: its position in the endpoints, its keys, its last error."""
 
-    def __init__(
-        self,
-        endpoints: Sequence[Endpoint],
-        max_retries: int,
-        keys: KeyRing | None,
-        health: Health,
-        jitter: Callable[[], float],
-        before_waiting: Callable[[], object] | None,
-    ) -> None:
-        self.endpoints = endpoints
-        self.max_retries = max_retries
-        self.keys = keys
-        self.health = health
-        self.jitter = jitter
-        self.before_waiting = before_waiting
-        self.number = 0
-        self.last: ProviderError | None = None
-        #: The endpoint that was tried before.
-        self.before: Endpoint | None = None
+    endpoints: Sequence[Endpoint]
+    max_retries: int
+    keys: KeyRing | None
+    health: Health
+    jitter: Callable[[], float]
+    before_waiting: Callable[[], object] | None
+    number: int = 0
+    last: ProviderError | None = None
+    #: The endpoint that was tried before.
+    before: Endpoint | None = None
 
     def run(self) -> Attempts:
         order = self.health.order(self.endpoints)
@@ -277,7 +270,8 @@ def retry(
                 continue
             outcome = attempt(action)
             if not isinstance(outcome, Failure):
-                succeed(policy)
+                with contextlib.suppress(StopIteration):  # which is how a policy ends
+                    policy.send(None)
                 return outcome
             action = policy.send(outcome)
     finally:
@@ -293,15 +287,6 @@ def _wait(action: Sleep, interrupt: Interrupt, on_wait: Callable[[Sleep, float],
         interrupt.wait(left if on_wait is None else min(left, 1.0))
         interrupt.check()
         left = until - time.monotonic()
-
-
-def succeed(policy: Attempts) -> None:
-    """Report to a policy that its last attempt succeeded."""
-    try:
-        policy.send(None)
-    except StopIteration:
-        return
-    raise RuntimeError("the policy continued after a successful attempt")
 
 
 def _distinct(endpoints: Sequence[Endpoint]) -> list[Endpoint]:

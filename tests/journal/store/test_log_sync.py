@@ -14,7 +14,7 @@ def test_however_many_ask_at_once_there_is_one_thread_and_closing_ends_it(tmp_pa
     before = _sync_threads()
     for _ in range(20):
         sync = LogSync(log)
-        sync.written()
+        sync.written += 1
         threads = [*(threading.Thread(target=sync.start) for _ in range(6)), threading.Thread(target=sync.close)]
         for thread in threads:
             thread.start()

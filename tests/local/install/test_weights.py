@@ -73,8 +73,7 @@ def test_endpoints_are_told_what_the_model_is_like(make_service: ServiceFactory,
     service = make_service(LocalConfig(model_path=str(path)))
     [mine] = service.settled([ENDPOINT])
     assert (mine.model, mine.context_length, mine.sees_images) == ("m.gguf", 4096, None)
-    assert service.wire_for(mine) is None
-    assert service.wire_for(embedded) is not None
+    assert (is_embedded(mine), is_embedded(embedded)) == (False, True)
 
 
 def test_it_stands_in_only_where_it_may(make_service: ServiceFactory) -> None:

@@ -11,16 +11,15 @@ from hermes.contract.events import ToolStatus
 from hermes.tools.registry import Args
 
 
-class LoopGuardrail:
+class LoopGuardrail(msgspec.Struct):
     """Counts the calls of one turn. Thread-safe: the calls of a batch share it."""
 
-    def __init__(self, settings: ToolLoopGuardrailsConfig) -> None:
-        self._settings = settings
-        self._lock = threading.Lock()
-        #: The last result of each call, and how often in a row it came.
-        self._repeats: dict[bytes, tuple[bytes, int]] = {}
-        #: Failures of each tool since it last worked.
-        self._failures: dict[str, int] = {}
+    _settings: ToolLoopGuardrailsConfig
+    #: The last result of each call, and how often in a row it came.
+    _repeats: dict[bytes, tuple[bytes, int]] = {}
+    #: Failures of each tool since it last worked.
+    _failures: dict[str, int] = {}
+    _lock: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     def refusal(self, name: str, args: Args) -> str | None:
         """Why the call must not run once more; None when it may."""

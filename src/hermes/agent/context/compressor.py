@@ -21,15 +21,13 @@ _REQUEST_TOKENS = 800
 
 
 class Compressor:
-    """Summarises when the window fills. It has the methods of the engines that plugins offer."""
+    """Summarises when the window fills."""
 
     name = "compressor"
 
     def __init__(self, settings: CompressionConfig, context_length: int) -> None:
         self._settings = settings
         self.last_prompt_tokens = 0
-        self.last_completion_tokens = 0
-        self.last_total_tokens = 0
         self.compression_count = 0
         self.context_length = context_length
         self._has_warned = False
@@ -42,21 +40,6 @@ class Compressor:
     def update_model(self, model: str, context_length: int, **_details: Any) -> None:
         """Another model answers from here on."""
         self.context_length = context_length
-
-    def update_from_response(self, usage: dict[str, Any]) -> None:
-        """Take note of what a model call took."""
-        self.last_prompt_tokens = usage.get("prompt_tokens", 0)
-        self.last_completion_tokens = usage.get("completion_tokens", 0)
-        self.last_total_tokens = self.last_prompt_tokens + self.last_completion_tokens
-
-    def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        """Whether it is time."""
-        tokens = self.last_prompt_tokens if prompt_tokens is None else prompt_tokens
-        return tokens >= self.threshold_tokens
-
-    def on_session_reset(self) -> None:
-        """Start counting anew."""
-        self.last_prompt_tokens = self.last_completion_tokens = self.last_total_tokens = self.compression_count = 0
 
     def get_status(self) -> dict[str, Any]:
         """How full the context is."""

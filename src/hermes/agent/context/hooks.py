@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.context.setup import spill
@@ -21,12 +22,13 @@ from hermes.contract.events import (
     TurnStarted,
 )
 from hermes.errors import Interrupted
-from hermes.hooks.observers import Answer
+from hermes.hooks.observers import Answer, Emitter
 from hermes.journal.records import SetupRecord
 from hermes.journal.turns.decisions import PluginDecision
 
 if TYPE_CHECKING:
     from hermes.agent.context.parts import TurnParts
+    from hermes.hooks.table import Hooks
 
 
 class _TurnFields(TypedDict):
@@ -39,12 +41,11 @@ class _TurnFields(TypedDict):
     platform: str
 
 
-class TurnHooks:
+class TurnHooks(msgspec.Struct):
     """Fires the hooks of one turn, and reads what plugins answer."""
 
-    def __init__(self, parts: TurnParts) -> None:
-        self._parts = parts
-        self._hooks = parts.runtime.hooks
+    _hooks: Hooks
+    _parts: TurnParts
 
     def started(self) -> TurnStarted:
         """The event of its start."""
@@ -72,14 +73,15 @@ class TurnHooks:
             decisions.append(PluginDecision(plugin, "pre_llm_call", "added"))
         return replace(setup, context="\n\n".join(pieces), decisions=decisions)
 
-    def verify(self, text: str, calls: Sequence[ToolEnded], attempt: int) -> tuple[str | None, str] | None:
+    def verify(
+        self, emit: Emitter[AnswerVerification], text: str, calls: Sequence[ToolEnded], attempt: int
+    ) -> tuple[str | None, str] | None:
         """What ``pre_verify`` says to an answer that follows changed files, and the plugin that says it.
 
         None when it is not asked; without a message the answer is accepted.
         """
-        emit = self._hooks.pre_verify
-        changed = changed_paths(calls) if emit is not None else []
-        if emit is None or not changed:
+        changed = changed_paths(calls)
+        if not changed:
             return None
         verification = AnswerVerification(
             **self._fields(),
@@ -90,21 +92,15 @@ class TurnHooks:
         )
         return _nudge_from(emit(verification))
 
-    def transform(self, text: str) -> tuple[str, str]:
+    def transform(self, emit: Emitter[AnswerTransform], text: str) -> tuple[str, str]:
         """The answer as plugins want it, and the plugin that changed it, if any."""
-        emit = self._hooks.transform_llm_output
-        if emit is None:
-            return text, ""
         for answer in emit(AnswerTransform(**self._fields(), response_text=text)):
             if isinstance(answer.value, str) and answer.value:
                 return answer.value, answer.plugin
         return text, ""
 
-    def answered(self, answer: str, finish_reason: str) -> None:
+    def answered(self, emit: Emitter[TurnAnswered], answer: str, finish_reason: str) -> None:
         """Tell of the answer, which is stored."""
-        emit = self._hooks.post_llm_call
-        if emit is None:
-            return
         event = TurnAnswered(
             **self._fields(),
             user_message=self._parts.journal.messages[0, 0]["content"],
@@ -116,11 +112,8 @@ class TurnHooks:
         with contextlib.suppress(Interrupted):
             emit(event)
 
-    def ended(self, status: TurnStatus, reason: str, finish_reason: str) -> None:
+    def ended(self, emit: Emitter[TurnEnded], status: TurnStatus, reason: str, finish_reason: str) -> None:
         """Tell of the end, whatever it is."""
-        emit = self._hooks.on_session_end
-        if emit is None:
-            return
         attempts = self._parts.journal.attempts_made
         last_attempt = attempt_id(self._parts.journal.id, attempts) if attempts else ""
         has_answer = status in ("completed", "incomplete")

@@ -10,6 +10,7 @@ import msgspec
 
 from hermes.agent.context.tokens import estimate
 from hermes.agent.context.transcript import MessagePlace
+from hermes.agent.context.window import ASK_FROM_TOKENS
 from hermes.agent.images.describe import replace_images
 from hermes.agent.pipelines.model_call import ToolDefinition
 from hermes.contract.events import ContextCompacted
@@ -44,84 +45,82 @@ class CompressionReport(msgspec.Struct, frozen=True):
     messages_after: int
 
 
-class RequestBuilder:
+class RequestBuilder(msgspec.Struct):
     """Builds the requests of one turn. Everything they are made from stays in the journal."""
 
-    def __init__(self, parts: TurnParts, setup: SetupRecord) -> None:
-        self._parts = parts
-        self._transcript = parts.transcript
-        self._window = parts.window
-        self._journal = parts.journal
-        self._setup = setup
+    _parts: TurnParts
+    _setup: SetupRecord
 
     def build(self, place: MessagePlace) -> list[Message]:
         """The messages of the request whose answer belongs at ``place``. Context and stand-ins are not stored."""
         setup = self._setup
-        messages = self._transcript.messages(before=place)
+        messages = self._parts.transcript.messages(before=place)
         if setup.context:
-            at = self._transcript.user_message_index(self._journal.messages[0, 0])
+            at = self._parts.transcript.user_message_index(self._parts.journal.messages[0, 0])
             messages[at] = _with_context(messages[at], setup.context)
-        return replace_images([{"role": "system", "content": setup.system}, *messages], setup.stand_ins)
+        request = [{"role": "system", "content": setup.system}, *messages]
+        return replace_images(request, setup.stand_ins) if setup.stand_ins else request
 
     def answered(self, place: MessagePlace, usage: Usage | None, *, is_replay: bool) -> None:
         """Count what a request and its answer took."""
         step, position = place
-        length = self._transcript.count(before=(step, position + 1)) + 1  # and the system prompt
-        self._window.answered(usage, length, self._journal.messages[place], is_replay=is_replay)
+        length = self._parts.transcript.count(before=(step, position + 1)) + 1  # and the system prompt
+        self._parts.window.answered(usage, length, self._parts.journal.messages[place], is_replay=is_replay)
 
     # -- compaction ---------------------------------------------------------------------------------------------
 
     def replay(self, step: int) -> None:
         """Compact before a step as it was done when the step ran, or almost ran, for the first time."""
-        told = self._journal.steps.get(f"window:{step}")
+        told = self._parts.journal.steps.get(f"window:{step}")
         if told is not None:
-            self._window.learn(told.body.tokens)
+            self._parts.window.learn(told.body.tokens)
         for key in _keys(step):
-            recorded = self._journal.steps.get(key)
+            recorded = self._parts.journal.steps.get(key)
             if recorded is not None:
-                self._transcript.compact(recorded.body)
+                self._parts.transcript.compact(recorded.body)
 
     def fitting(self, step: int, place: MessagePlace, tools: list[ToolDefinition]) -> list[Message]:
         """The messages of that request, compacted before it when the window is getting full."""
         request = self.build(place)
         key = f"compact:{step}"
-        if key in self._journal.steps:
+        if key in self._parts.journal.steps:
             return request
-        tokens = self._window.tokens(request, tools)
-        self._learn_window(step, tokens)
-        if not self._window.is_full(request, tokens):
+        tokens = self._parts.window.tokens(request, tools)
+        if tokens >= ASK_FROM_TOKENS:
+            self._learn_window(step)  # the request is long enough for it to matter
+        if not self._parts.window.is_full(request, tokens):
             return request
         self._compact(key, place, tokens, retry=0)
         return self.build(place)
 
-    def _learn_window(self, step: int, tokens: int) -> None:
+    def _learn_window(self, step: int) -> None:
         """The window that the server reports is recorded: a run that is run again compacts at the same point."""
         key = f"window:{step}"
-        if key in self._journal.steps:
+        if key in self._parts.journal.steps:
             return
-        told = self._window.ask(tokens, self._parts.scope.interrupt, self._journal.commit_soon)
+        told = self._parts.window.ask(self._parts.scope.interrupt, self._parts.journal.commit_soon)
         if told is not None:
-            self._window.learn(told)
-            self._journal.step(key, "done", "pure", WindowRecord(told))
+            self._parts.window.learn(told)
+            self._parts.journal.step(key, "done", "pure", WindowRecord(told))
 
     def make_more_room(self, step: int, place: MessagePlace, tools: list[ToolDefinition]) -> bool:
         """Compact again after a provider found the request too long. False when that is of no use."""
         for retry, key in enumerate(_keys(step)):
-            if retry and key not in self._journal.steps and self._window.is_automatic:
-                tokens = self._window.tokens(self.build(place), tools)
-                self._window.refused(tokens)
+            if retry and key not in self._parts.journal.steps and self._parts.window.is_automatic:
+                tokens = self._parts.window.tokens(self.build(place), tools)
+                self._parts.window.refused(tokens)
                 return self._compact(key, place, tokens, retry=retry)
         return False
 
     def _compact(self, key: str, place: MessagePlace, tokens: int, *, retry: int) -> bool:
-        self._journal.commit_soon()  # a summary takes its time
-        before = self._transcript.messages(before=place)
-        shorter = self._window.compact(
+        self._parts.journal.commit_soon()  # a summary takes its time
+        before = self._parts.transcript.messages(before=place)
+        shorter = self._parts.window.compact(
             before,
             tokens,
             scope=self._parts.scope,
             endpoints=self._parts.models.endpoints,
-            task=self._journal.messages[0, 0],
+            task=self._parts.journal.messages[0, 0],
             halvings=retry,
             was_refused=retry > 0,
             before_compress=before_compress(self._parts.memory),
@@ -131,17 +130,17 @@ class RequestBuilder:
             return False
         compaction = Compaction(
             messages=shorter,
-            covers=(self._journal.ordinal, *place),
+            covers=(self._parts.journal.ordinal, *place),
             reason="refused" if retry else "window",
             tokens_before=tokens,
             tokens_after=tokens_left(tokens, before, shorter),
         )
         # Stored before it is used: a resumed turn sees what the model saw.
-        self._journal.step(key, "done", "model", compaction)
-        self._journal.commit()
+        self._parts.journal.step(key, "done", "model", compaction)
+        self._parts.journal.commit()
         numbers = (len(before), len(shorter), compaction.tokens_before, compaction.tokens_after)
         log.info("%s: %d messages became %d, about %d tokens became %d", key, *numbers)
-        self._transcript.compact(compaction)
+        self._parts.transcript.compact(compaction)
         self._parts.listener(ContextCompacted(*numbers))
         return True
 

@@ -34,7 +34,7 @@ def message_tokens(message: dict[str, Any]) -> int:
         function: dict[str, Any] = call.get("function") or {}
         tokens += _PER_MESSAGE + text_tokens(function.get("name") or "") + text_tokens(function.get("arguments") or "")
     state: dict[str, Any] = message.get(STATE_FIELD) or {}
-    return tokens + _json_tokens(state.get("items"))
+    return tokens + _json_tokens(state["items"]) if state.get("items") else tokens
 
 
 def tools_tokens(tools: list[dict[str, Any]]) -> int:

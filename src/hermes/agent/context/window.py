@@ -201,9 +201,9 @@ class ContextWindow:
         if usage is None or not usage.prompt_tokens:
             return
         self._counted, self._counted_messages, self._last_counted = usage.total_tokens, messages, answer
-        counts = {**usage.as_hook_payload(), "completion_tokens": usage.output_tokens}
-        self._compressor.update_from_response(counts)
+        self._compressor.last_prompt_tokens = usage.prompt_tokens
         if self._engine is not None and not is_replay:
+            counts = {**usage.as_hook_payload(), "completion_tokens": usage.output_tokens}
             self._engine.call("update_from_response", counts)
 
     def status(self) -> dict[str, Any]:
@@ -225,15 +225,15 @@ class ContextWindow:
             answer = self._engine.should_compress(request[1:], tokens, is_counted=self._is_counted(request))
             if answer is not None:
                 return answer
-        return self._compressor.should_compress(tokens)
+        return tokens >= self._compressor.threshold_tokens
 
-    def ask(self, tokens: int, interrupt: Interrupt, on_wait: Callable[[], None] | None = None) -> int | None:
-        """Ask the server for the window, once the request is long enough for it to matter. None: it does not say.
+    def ask(self, interrupt: Interrupt, on_wait: Callable[[], None] | None = None) -> int | None:
+        """Ask the server for the window, once. None when it does not say, or was asked before.
 
         ``on_wait`` is called before the server is asked.
         """
         endpoint = self._endpoint
-        if endpoint is None or tokens < ASK_FROM_TOKENS or self._has_asked_for == endpoint or not self.is_automatic:
+        if endpoint is None or self._has_asked_for == endpoint or not self.is_automatic:
             return None
         self._has_asked_for = endpoint
         if on_wait is not None:

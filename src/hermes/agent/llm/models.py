@@ -14,7 +14,7 @@ from hermes.agent.llm.model_runtime import ModelRuntime
 from hermes.config.schema.sections import AuxiliaryTaskConfig, Config, ModelConfig
 from hermes.errors import ConfigError, CredentialError, HermesError, NotConfigured
 from hermes.hooks.table import Hooks
-from hermes.local.endpoint import LOCAL, is_local
+from hermes.local.endpoint import LOCAL, is_embedded, is_local
 from hermes.local.service import LocalService
 from hermes.models.credentials.home_keys import HomeKeys
 from hermes.models.driver import Driver
@@ -232,7 +232,7 @@ class Models:
         """The request format of an endpoint."""
         from hermes.models.wires.choice import wire_for
 
-        return self.local.wire_for(endpoint) or wire_for(endpoint)
+        return self.local.embedded_wire() if is_embedded(endpoint) else wire_for(endpoint)
 
     def transport_for(self, endpoint: Endpoint) -> Transport:
         """What sends requests to an endpoint."""

@@ -27,6 +27,7 @@ from hermes.contract.events import (
 )
 from hermes.contract.response import Record, chat_response
 from hermes.errors import HermesError, Interrupted, ProviderError
+from hermes.hooks.observers import Emitter
 from hermes.journal.bodies import prepare_struct
 from hermes.journal.crash import crash_point
 from hermes.journal.records import FailureRecord, ReplyRecord, StoredCall, StoredReply
@@ -115,7 +116,8 @@ class ModelCall(msgspec.Struct):
 
     def _on_wait(self, wait: Sleep, left: float) -> None:
         self.journal.commit_soon()
-        self._withdraw()
+        if self._has_stale_text:
+            self._withdraw()
         if wait.endpoint is not None:
             there, is_first = wait.endpoint, left == wait.seconds
             self.listener(
@@ -123,13 +125,13 @@ class ModelCall(msgspec.Struct):
             )
 
     def _withdraw(self) -> None:
-        if self._has_stale_text:
-            self._has_stale_text = False
-            self.listener(TextWithdrawn())
+        self._has_stale_text = False
+        self.listener(TextWithdrawn())
 
     def _attempt(self, send: Send) -> Answered | Failure:
         endpoint = send.endpoint
-        self._withdraw()
+        if self._has_stale_text:
+            self._withdraw()
         if send.instead_of is not None and send.after is not None:
             if send.number == 1:  # no request was sent there, so no attempt has reported the failure
                 self.listener(EndpointSkipped(send.instead_of.provider, send.instead_of.model, str(send.after)))
@@ -233,7 +235,8 @@ class ConversationAttempt(Attempt):
 
     def execute(self) -> Reply:
         """Fire the start event and send the request, through the execution middleware if there is any."""
-        self._emit_start()
+        if self.hooks.pre_api_request is not None:
+            self._emit_start(self.hooks.pre_api_request)
         crash_point()
         chain = self.hooks.llm_execution
         if chain is None:
@@ -282,8 +285,8 @@ class ConversationAttempt(Attempt):
         if self.first_piece_at is None:
             self.first_piece_at = time.time()
         if isinstance(delta, TextDelta):
-            if self.call.show_text:
-                self.text_was_shown = self.call.listener is not ignore_events
+            if self.call.show_text and self.call.listener is not ignore_events:
+                self.text_was_shown = True
                 self.call.listener(delta)
         elif isinstance(delta, ReasoningDelta):
             self.call.listener(delta)
@@ -305,10 +308,7 @@ class ConversationAttempt(Attempt):
             "api_call_count": self.count,
         }
 
-    def _emit_start(self) -> None:
-        emit = self.hooks.pre_api_request
-        if emit is None:
-            return
+    def _emit_start(self, emit: Emitter[AttemptStarted]) -> None:
         messages: list[Any] = self.request.get("messages") or self.request.get("input") or []
         size = _size(messages) + _size(self.request.get("tools"))
         emit(
@@ -342,7 +342,18 @@ class ConversationAttempt(Attempt):
         request_id, redactor = self.scope.api_request_id, self.call.runtime.redactor
         self.call.journal.model_call(self.row(request_id, self.call.key, redactor, None))
         stored = _stored(reply)
-        self.call.journal.step_later(self.call.key, "model", lambda: (self._record(stored), self._parameters()))
+
+        def make() -> tuple[ReplyRecord, dict[str, Any]]:
+            record = ReplyRecord(
+                reply=stored,
+                attempt=self.count,
+                provider=self.endpoint.provider,
+                request_sha256=self._sent.sha256,
+                decisions=self.decisions,
+            )
+            return record, self._parameters()
+
+        self.call.journal.step_later(self.call.key, "model", make)
         model = reply.model or self.endpoint.model
         spent = f"{reply.usage.prompt_tokens} in, {reply.usage.output_tokens} out" if reply.usage else "usage unknown"
         told = (self.call.key, model, reply.finish_reason, duration, spent)
@@ -415,16 +426,6 @@ class ConversationAttempt(Attempt):
         )
 
     # -- records ------------------------------------------------------------------------------------------------
-
-    def _record(self, reply: StoredReply) -> ReplyRecord:
-        """What the journal holds of the answered request beside its messages."""
-        return ReplyRecord(
-            reply=reply,
-            attempt=self.count,
-            provider=self.endpoint.provider,
-            request_sha256=self._sent.sha256,
-            decisions=self.decisions,
-        )
 
     def _parameters(self) -> dict[str, Any]:
         """The parameters of the request, without secrets. Steps mostly have the same ones."""

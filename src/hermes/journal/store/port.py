@@ -91,7 +91,7 @@ class Store(ABC):
         """Whether anything may be recorded: a journal that does not exist is empty, and is not made to be read."""
 
     @abstractmethod
-    def check_after(self, crash: bool) -> None:
+    def check_after_crash(self) -> None:
         """Look for damage when the process that used the journal last has died. Raises ``JournalCorrupt``."""
 
     def notice(self) -> str:

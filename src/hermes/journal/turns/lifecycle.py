@@ -42,7 +42,8 @@ def begin_turn(
     it is that of the session. ``environment`` is what a turn that is taken up again runs with from
     now on: the version of Hermes, the plugins, the digest of the configuration.
     """
-    store.check_after(runner.start())
+    if runner.start():
+        store.check_after_crash()
 
     def write(connection: JournalConnection) -> TurnJournal:
         known = connection.execute(
@@ -156,7 +157,8 @@ def reopen_turn(
 
     Whatever was in flight when its runner died is closed in the journal first. A turn that was given up stays closed.
     """
-    store.check_after(runner.start())
+    if runner.start():
+        store.check_after_crash()
 
     def write(connection: JournalConnection) -> TurnJournal | None:
         turn_id = _unfinished(connection, session_id, states)
@@ -413,8 +415,8 @@ def accept_turn(
 
     ``own_waiting`` is how many turns of the principal wait already, where the caller knows it. A session that is not
     stored yet is made. With ``starts`` a turn of a stored session that is free is started as well, as ``claim_turn``
-    does it; ``check_after`` is up to the caller. Raises ``QueueFull``, or ``JournalError`` when the idempotency key was
-    used for another message, or the session belongs to another principal than the turn.
+    does it; ``check_after_crash`` is up to the caller. Raises ``QueueFull``, or ``JournalError`` when the idempotency
+    key was used for another message, or the session belongs to another principal than the turn.
     """
     query = _BEFORE_LIMITED if any(limits) else _BEFORE
     known, principal, lowest, unfinished, waiting = connection.execute(
@@ -511,7 +513,8 @@ def claim_turn(
     One that has ended is returned as it is and can only be read. ``endpoint`` is the provider and the model, for a
     session that has none recorded. Raises ``SessionBusy`` while another process holds the session.
     """
-    store.check_after(runner.start())
+    if runner.start():
+        store.check_after_crash()
 
     def write(connection: JournalConnection) -> TurnJournal:
         row = connection.execute(_SUBMITTED, (turn_id,)).fetchone()

@@ -11,9 +11,13 @@ if TYPE_CHECKING:
     from hermes.models.costs.prices import PricedModel
 
 
+#: A private server has no public prices.
+_PUBLIC = "https://"
+
+
 def known_model(endpoint: Endpoint) -> PricedModel | None:
     """The entry of an endpoint's model in the price data."""
-    if not _may_be_listed(endpoint):
+    if not endpoint.base_url.startswith(_PUBLIC):
         return None
     from hermes.models.costs.prices import find_model
 
@@ -23,13 +27,8 @@ def known_model(endpoint: Endpoint) -> PricedModel | None:
 def priced(reply: Reply, endpoint: Endpoint, at: float) -> Reply:
     """The reply with its cost, where that is known: as the provider reports it, else by the price data."""
     usage = reply.usage
-    if usage is not None and usage.cost_usd is None and _may_be_listed(endpoint):
+    if usage is not None and usage.cost_usd is None and endpoint.base_url.startswith(_PUBLIC):
         from hermes.models.costs.prices import cost_of
 
         usage.cost_usd = cost_of(endpoint, reply.model, usage, at)
     return reply
-
-
-def _may_be_listed(endpoint: Endpoint) -> bool:
-    # A private server has no public prices.
-    return endpoint.base_url.startswith("https://")

@@ -34,14 +34,14 @@ class Usage(msgspec.Struct):
     def as_hook_payload(self) -> dict[str, int]:
         """The ``usage`` field of ``post_api_request``."""
         totals = {"prompt_tokens": self.prompt_tokens, "total_tokens": self.total_tokens}
-        return {**self._counts(), "request_count": self.request_count, **totals}
+        counts = dict(zip(TOKEN_COUNTS, msgspec.structs.astuple(self), strict=False))
+        return {**counts, "request_count": self.request_count, **totals}
 
     def as_columns(self) -> dict[str, Any]:
         """The counts as the journal names them."""
-        return {**self._counts(), "cost_usd": self.cost_usd}
-
-    def _counts(self) -> dict[str, int]:
-        return dict(zip(TOKEN_COUNTS, msgspec.structs.astuple(self), strict=False))
+        columns = msgspec.structs.asdict(self)
+        del columns["request_count"]
+        return columns
 
     def as_response_usage(self) -> dict[str, Any]:
         """The ``usage`` object of a chat completion; ``usage_from`` reads it back unchanged."""

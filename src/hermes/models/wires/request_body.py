@@ -14,22 +14,19 @@ from hermes.sanitize.surrogates import encodable
 CONVERSATIONS = ("messages", "input")
 
 
-class BodyEncoder:
+class BodyEncoder(msgspec.Struct):
     """Encodes the request bodies of one turn: what a body begins with like the one before it is copied from there.
 
     The first body is encoded as a whole, because many turns have no other. Messages are compared with those of the
     last body. One that was changed in place looks the same, so requests that plugins were given need an encoder each.
     """
 
-    __slots__ = ("_body", "_ends", "_has_begun", "_items", "_start")
-
-    def __init__(self) -> None:
-        self._has_begun = False
-        #: The last body, its messages, where their text starts in it, and where each of them ends.
-        self._body = b""
-        self._items: list[Any] = []
-        self._start = 0
-        self._ends: list[int] = []
+    _has_begun: bool = False
+    #: The last body, its messages, where their text starts in it, and where each of them ends.
+    _body: bytes = b""
+    _items: list[Any] = []
+    _start: int = 0
+    _ends: list[int] = []
 
     def encode(self, body: dict[str, Any]) -> bytes:
         """The body as JSON. Raises what ``msgspec`` raises for data that cannot be written."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from hermes.errors import ProviderError
 
 #: No real event comes near this; a line that does is a broken server, not an answer.
@@ -10,17 +12,14 @@ MAX_EVENT_BYTES = 8 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 
 
-class EventSplitter:
+class EventSplitter(msgspec.Struct):
     """Collects the ``data`` of each event. Event names and ids are dropped: every wire repeats them in the data."""
 
-    __slots__ = ("_after_cr", "_at_start", "_data", "_line", "_size")
-
-    def __init__(self) -> None:
-        self._line = bytearray()
-        self._data: list[bytes] = []
-        self._size = 0
-        self._after_cr = False
-        self._at_start = True
+    _line: bytearray = bytearray()
+    _data: list[bytes] = []
+    _size: int = 0
+    _after_cr: bool = False
+    _at_start: bool = True
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take the next bytes; returns the data of every event they complete."""

@@ -248,7 +248,7 @@ class PostgresStore(Store):
     def give_back_space(self) -> None:
         """The server does so by itself."""
 
-    def check_after(self, crash: bool) -> None:
+    def check_after_crash(self) -> None:
         """The server repairs itself after a crash."""
 
     def new_runner(self) -> PostgresRunner:

@@ -22,7 +22,8 @@ class LogSync:
         self._log = log
         # Of its own: SQLite holds no lock on this file that closing a descriptor could drop.
         self._file = -1
-        self._written = 0
+        #: How many commits are in the log. Counted by one thread at a time.
+        self.written = 0
         self._synced = 0
         self._syncing = threading.Lock()
         self._failure: OSError | None = None
@@ -31,13 +32,9 @@ class LogSync:
         self._starting = threading.Lock()
         self._is_closed = False
 
-    def written(self) -> None:
-        """Count a commit that is in the log now. To be called by one thread at a time."""
-        self._written += 1
-
     def wait(self) -> None:
         """Return once everything that was written before the call is on disk. Raises ``OSError`` when it cannot be."""
-        wanted = self._written
+        wanted = self.written
         if self._synced >= wanted and self._failure is None:
             return
         with self._syncing:
@@ -71,7 +68,7 @@ class LogSync:
                 self._file = -1
 
     def _sync(self) -> None:
-        target = self._written
+        target = self.written
         try:
             if self._file < 0:
                 self._file = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
@@ -87,5 +84,5 @@ class LogSync:
             self._wanted.wait()
             self._wanted.clear()
             with self._syncing:
-                if self._failure is None and self._synced < self._written:
+                if self._failure is None and self._synced < self.written:
                     self._sync()

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import msgspec
+
 from hermes.errors import JournalCorrupt, JournalError
 from hermes.journal.crash import crash_point
 from hermes.journal.runner import FileRunner
@@ -146,10 +148,12 @@ class SqliteStore(Store):
             self._lock()
             try:
                 _run_in_transaction(connection, batch, self.path)
-                self._log.written()
-                self._checkpoint_sometimes(connection)
+                self._log.written += 1
+                self._commits += 1
+                if self._commits % CHECKPOINT_EVERY_COMMITS == 0:
+                    _checkpoint(connection)
             finally:
-                self._unlock()
+                fcntl.flock(self._lock_file, fcntl.LOCK_UN)
         except Exception as error:
             self._fail(batch, explain(error, self.path))
         except BaseException:
@@ -175,7 +179,7 @@ class SqliteStore(Store):
         try:
             self._writer = database.open_writer(self.path)
         finally:
-            self._unlock()
+            fcntl.flock(self._lock_file, fcntl.LOCK_UN)
         return self._writer
 
     def _lock(self) -> None:
@@ -200,14 +204,6 @@ class SqliteStore(Store):
                         f"{self.path} has been locked by another process for {database.LOCK_TIMEOUT_SECONDS:g} s; "
                         f"see which hermes processes run and try again"
                     ) from None
-
-    def _unlock(self) -> None:
-        fcntl.flock(self._lock_file, fcntl.LOCK_UN)
-
-    def _checkpoint_sometimes(self, connection: sqlite3.Connection) -> None:
-        self._commits += 1
-        if self._commits % CHECKPOINT_EVERY_COMMITS == 0:
-            _checkpoint(connection)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -253,9 +249,9 @@ class SqliteStore(Store):
         self._reader = reader
         return reader
 
-    def check_after(self, crash: bool) -> None:
+    def check_after_crash(self) -> None:
         """Look for damage in the file when the process that used it last has died. Raises ``JournalCorrupt``."""
-        if crash and self.path.exists():
+        if self.path.exists():
             damage = self.read(database.find_damage)
             if damage:
                 self._damage = database.damaged(self.path, damage)
@@ -294,16 +290,13 @@ class SqliteStore(Store):
             writer.close()
 
 
-class _Write(Generic[T]):
+class _Write(msgspec.Struct, Generic[T]):
     """One caller's transaction while it waits to be committed, perhaps by another thread."""
 
-    __slots__ = ("_error", "_value", "finished", "work")
-
-    def __init__(self, work: Callable[[JournalConnection], T]) -> None:
-        self.work = work
-        self.finished = False
-        self._value: T | None = None
-        self._error: Exception | None = None
+    work: Callable[[JournalConnection], T]
+    finished: bool = False
+    _value: T | None = None
+    _error: Exception | None = None
 
     def run(self, connection: JournalConnection) -> None:
         self._value = self.work(connection)

@@ -7,21 +7,20 @@ from itertools import repeat
 from operator import contains
 from typing import Any, cast
 
+import msgspec
+
 from hermes.models.endpoint import Endpoint
 from hermes.models.wires.provider_state import STATE_FIELD, Items, state_items, state_reasoning
 
 _TEXTS = ("text", "summary", "data")
 
 
-class ChatExtras:
+class ChatExtras(msgspec.Struct):
     """Collects reasoning blocks (OpenRouter's) and marks on the text and on tool calls (Gemini's signatures)."""
 
-    __slots__ = ("_details", "_marks", "_text_mark")
-
-    def __init__(self) -> None:
-        self._details: list[dict[str, Any]] = []
-        self._marks: dict[str, Any] = {}
-        self._text_mark: dict[str, Any] = {}
+    _details: list[dict[str, Any]] = []
+    _marks: dict[str, Any] = {}
+    _text_mark: dict[str, Any] = {}
 
     def add_details(self, found: object) -> None:
         """Take blocks, or pieces of them: a piece that continues the last block is joined to it."""

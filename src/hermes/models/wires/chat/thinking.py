@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 _OPEN = "<think>"
 _CLOSE = "</think>"
 
@@ -11,19 +13,16 @@ Kind = Literal["text", "reasoning"]
 Piece = tuple[Kind, str]
 
 
-class ThinkSplitter:
+class ThinkSplitter(msgspec.Struct):
     """Sorts streamed text into reasoning and answer, also when a tag arrives in pieces.
 
     Only a block at the very start counts: the same tag later on is text, because answers do talk about it.
     """
 
-    __slots__ = ("_held", "_state", "passive")
-
-    def __init__(self) -> None:
-        self._state: Literal["start", "thinking", "after"] = "start"
-        self._held = ""
-        #: Everything that follows is plain text: the caller need not ask any more.
-        self.passive = False
+    _state: Literal["start", "thinking", "after"] = "start"
+    _held: str = ""
+    #: Everything that follows is plain text: the caller need not ask any more.
+    passive: bool = False
 
     def feed(self, text: str) -> list[Piece]:
         """Take the next text; returns what is certain by now."""

@@ -28,24 +28,21 @@ class _Written(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(_Written)
 
 
-class ToolCallSplitter:
+class ToolCallSplitter(msgspec.Struct):
     """Sorts streamed text into text and calls, also when a block arrives in pieces.
 
     Servers whose model has such a chat template, but which do not parse it, return the block as it was written.
     One without a valid call stays text: answers do talk about the format. Blanks around a call are dropped.
     """
 
-    __slots__ = ("_blank", "_held", "_in_block", "_visible", "found")
-
-    def __init__(self) -> None:
-        self._held = ""
-        self._in_block = False
-        #: Text has been given out since the beginning or the last call.
-        self._visible = False
-        #: Blanks at the beginning, which are text only if text follows.
-        self._blank: str = ""
-        #: Whether any call was found.
-        self.found = False
+    _held: str = ""
+    _in_block: bool = False
+    #: Text has been given out since the beginning or the last call.
+    _visible: bool = False
+    #: Blanks at the beginning, which are text only if text follows.
+    _blank: str = ""
+    #: Whether any call was found.
+    found: bool = False
 
     def feed(self, text: str) -> list[str | TextCall]:
         """Take the next text; returns what is certain by now."""
@@ -142,14 +139,11 @@ class CallSlot:
         self.mark: object = None
 
 
-class CallSlots:
+class CallSlots(msgspec.Struct):
     """The tool calls of one answer, in their order."""
 
-    __slots__ = ("_by_index", "slots")
-
-    def __init__(self) -> None:
-        self.slots: list[CallSlot] = []
-        self._by_index: dict[int, int] = {}
+    slots: list[CallSlot] = []
+    _by_index: dict[int, int] = {}
 
     def add(self, piece: dict[str, Any]) -> ToolCallDelta:
         """Take a piece of a call."""
