@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: The second condition on turns repeats that of their partial index, which is used only by a query that has it.
 _CHANGES = (
     "SELECT count(*), coalesce(sum(head_seq), 0), coalesce(max(updated_at), 0), (SELECT count(*) FROM questions), "
     "(SELECT count(*) FROM questions WHERE state = 'pending'), "
