@@ -15,10 +15,10 @@ import pytest
 from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
 
-from hermes.config import Config
-from hermes.config.schema.sections import AgentConfig, JournalConfig, ModelConfig, PluginsConfig
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import AgentConfig, JournalConfig, ModelConfig, PluginsConfig
+from hermes.base.http.tls import VARIABLES
 from hermes.host import Host, HostOptions
-from hermes.http.tls import VARIABLES
 from hermes.testing import ScriptedProvider
 from support import HostFactory
 from support.connections import no_connection_is_left_open

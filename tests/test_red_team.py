@@ -16,12 +16,12 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from hermes.acp.server import AcpServer
-from hermes.config import A2AConfig, PrincipalConfig
+from hermes.base.config import A2AConfig, PrincipalConfig
 from hermes.host import Host
-from hermes.mcp_server.client import ServedClient
-from hermes.mcp_server.server import build_server
-from hermes.mcp_server.service import AgentService
+from hermes.surfaces.acp.server import AcpServer
+from hermes.surfaces.mcp_server.client import ServedClient
+from hermes.surfaces.mcp_server.server import build_server
+from hermes.surfaces.mcp_server.service import AgentService
 from hermes.testing import OtlpReceiver, ScriptedProvider
 from mcp import Client
 from support import run_hermes

@@ -17,18 +17,18 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from hermes.cli.main import main
-from hermes.config.schema.gateway import GatewayPlatformConfig
-from hermes.dispatch.local import LocalDispatcher
-from hermes.gateway.api.serve import serve_until
+from hermes.base.config.schema.gateway import GatewayPlatformConfig
+from hermes.base.http_server.listen_address import ListenAddress
+from hermes.base.http_server.principals import read_principals
 from hermes.host import Host
-from hermes.http_server.listen_address import ListenAddress
-from hermes.http_server.principals import read_principals
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.port import Store
+from hermes.service.dispatch.local import LocalDispatcher
+from hermes.surfaces.cli.main import main
+from hermes.surfaces.openai_api.serve import serve_until
+from hermes.surfaces.web.chat import PLATFORM, PageChat, page_entry
+from hermes.surfaces.web.service import PageService
 from hermes.testing import ScriptedProvider
-from hermes.web.chat import PLATFORM, PageChat, page_entry
-from hermes.web.service import PageService
 from support.api_rig import ServedApi
 from support.chat_servers import free_port
 from support.cluster_rig import ClusterRig

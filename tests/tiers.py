@@ -15,7 +15,17 @@ TESTS = Path(__file__).parent
 
 NOT_QUICK = (
     # They run real ``hermes`` processes, servers or exporters in every other test.
-    *("a2a", "api", "bundled", "cli", "docs", "downstream", "local", "models/conformance", "peers"),
+    *(
+        "surfaces/a2a",
+        "surfaces/embedding",
+        "bundled",
+        "surfaces/cli",
+        "docs",
+        "downstream",
+        "models/local",
+        "models/conformance",
+        "tools/peers",
+    ),
     # Each of these takes seconds: processes, whole conversations or many generated examples.
     "agent/children/test_delegation_resume.py",
     "agent/context/test_context_engine.py",
@@ -24,7 +34,7 @@ NOT_QUICK = (
     "agent/test_crash_and_resume.py",
     "agent/test_fallback.py",
     "hooks/test_execution_chain_random.py",
-    "http/test_provider_faults.py",
+    "base/http/test_provider_faults.py",
     "journal/history/test_search_index.py",
     "journal/test_bodies.py",
     "journal/test_journal_faults.py",

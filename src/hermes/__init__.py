@@ -10,14 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
     from hermes.agent.events import TurnFailed, TurnResult
-    from hermes.api.agent import Agent, AgentSession
-    from hermes.api.function_tool import tool
-    from hermes.api.output import OutputError
-    from hermes.api.stream import AsyncTurnStream, TextRestarted, TurnStream
-    from hermes.config.schema.sections import Config
-    from hermes.contract import events as events
-    from hermes.contract.events import TurnEvent
-    from hermes.errors import (
+    from hermes.base.config.schema.sections import Config
+    from hermes.base.errors import (
         ConfigError,
         HermesError,
         Interrupted,
@@ -27,9 +21,15 @@ if TYPE_CHECKING:
         SessionBusy,
         SessionNotFound,
     )
+    from hermes.base.scope import Interrupt
+    from hermes.base.version import __version__
+    from hermes.contract import events as events
+    from hermes.contract.events import TurnEvent
     from hermes.models.costs.usage import Usage
-    from hermes.scope import Interrupt
-    from hermes.version import __version__
+    from hermes.surfaces.embedding.agent import Agent, AgentSession
+    from hermes.surfaces.embedding.function_tool import tool
+    from hermes.surfaces.embedding.output import OutputError
+    from hermes.surfaces.embedding.stream import AsyncTurnStream, TextRestarted, TurnStream
 
 __all__ = [
     "Agent",
@@ -61,23 +61,23 @@ __all__ = [
 
 #: Public name -> the module that defines it.
 _HOMES = {
-    "Agent": "hermes.api.agent",
-    "AgentSession": "hermes.api.agent",
+    "Agent": "hermes.surfaces.embedding.agent",
+    "AgentSession": "hermes.surfaces.embedding.agent",
     "ApprovalAnswer": "hermes.agent.approvals.responder",
     "ApprovalRequest": "hermes.agent.approvals.responder",
-    "AsyncTurnStream": "hermes.api.stream",
-    "Config": "hermes.config.schema.sections",
-    "Interrupt": "hermes.scope",
-    "OutputError": "hermes.api.output",
-    "TextRestarted": "hermes.api.stream",
+    "AsyncTurnStream": "hermes.surfaces.embedding.stream",
+    "Config": "hermes.base.config.schema.sections",
+    "Interrupt": "hermes.base.scope",
+    "OutputError": "hermes.surfaces.embedding.output",
+    "TextRestarted": "hermes.surfaces.embedding.stream",
     "TurnEvent": "hermes.contract.events",
     "TurnFailed": "hermes.agent.events",
     "TurnResult": "hermes.agent.events",
-    "TurnStream": "hermes.api.stream",
+    "TurnStream": "hermes.surfaces.embedding.stream",
     "Usage": "hermes.models.costs.usage",
-    "__version__": "hermes.version",
+    "__version__": "hermes.base.version",
     "events": "hermes.contract",
-    "tool": "hermes.api.function_tool",
+    "tool": "hermes.surfaces.embedding.function_tool",
 }
 
 
@@ -86,7 +86,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    home = _HOMES.get(name, "hermes.errors")
+    home = _HOMES.get(name, "hermes.base.errors")
     module = import_module(home)
     value: object = import_module(f"{home}.{name}") if name == "events" else getattr(module, name)
     globals()[name] = value

@@ -2,6 +2,6 @@
 
 import sys
 
-from hermes.cli.main import main
+from hermes.surfaces.cli.main import main
 
 sys.exit(main())

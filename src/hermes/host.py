@@ -29,45 +29,45 @@ from hermes.agent.session import Session
 from hermes.agent.tools.catalogue import agent_tools
 from hermes.agent.tools.web import WebProviders
 from hermes.agent.workers import Workers
-from hermes.checkpoints.port import CheckpointPort
-from hermes.config.changes import changed_settings, config_digest
-from hermes.config.load import FreshConfig
-from hermes.config.principals import SERVED_PLATFORMS
-from hermes.config.schema.modes import UNASKED_MODE, PermissionMode
-from hermes.config.schema.sections import BudgetsConfig, Config
-from hermes.config.secrets import home_secrets
-from hermes.errors import HermesError, SessionNotFound
+from hermes.base.config.changes import changed_settings, config_digest
+from hermes.base.config.load import FreshConfig
+from hermes.base.config.principals import SERVED_PLATFORMS
+from hermes.base.config.schema.modes import UNASKED_MODE, PermissionMode
+from hermes.base.config.schema.sections import BudgetsConfig, Config
+from hermes.base.config.secrets import home_secrets
+from hermes.base.errors import HermesError, SessionNotFound
+from hermes.base.sanitize import Redactor
+from hermes.base.scope import Scope, new_session_id
+from hermes.base.version import __version__
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads.limits import PluginLimits
 from hermes.journal.questions import Questions
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.port import open_store
-from hermes.local.endpoint import NOTICE, is_embedded
-from hermes.mcp.sources import McpSources
+from hermes.models.local.endpoint import NOTICE, is_embedded
 from hermes.plugins.loading.discovery import is_set
 from hermes.plugins.loading.loader import load_plugins
 from hermes.plugins.registry import PluginSet
-from hermes.sanitize import Redactor
-from hermes.scope import Scope, new_session_id
+from hermes.service.mcp.sources import McpSources
 from hermes.tools.builtin import builtin_tools
+from hermes.tools.files.checkpoints.port import CheckpointPort
 from hermes.tools.files.guard import FileGuard
-from hermes.tools.prompt_files import PromptFiles
 from hermes.tools.registry import Tool, ToolLimits, ToolRegistry
 from hermes.tools.sandbox.confinement import Confinements
+from hermes.tools.skills.prompt_files import PromptFiles
 from hermes.tools.skills.skills import TOOL_NAMES as SKILL_TOOLS
 from hermes.tools.skills.skills import Skills
 from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.toolsets import only_allowed, select_tools
-from hermes.version import __version__
 
 if TYPE_CHECKING:
     from hermes.agent.context.inputs import TurnInputs
     from hermes.journal.turns.steps import Message
-    from hermes.mcp.callbacks.sampling import SamplingModels
-    from hermes.mcp.servers import McpServers
     from hermes.models.wires.wire import Transport
     from hermes.plugins.shell_hooks.consent import AskConsent
-    from hermes.schedules.plugin_jobs import PluginJobs
+    from hermes.service.mcp.callbacks.sampling import SamplingModels
+    from hermes.service.mcp.servers import McpServers
+    from hermes.service.schedules.plugin_jobs import PluginJobs
 
 
 log = logging.getLogger("hermes.host")
@@ -301,12 +301,12 @@ class Host:
     def _schedule_tools(self, runtime: Runtime) -> list[Tool]:
         if not self.config.cron.tool:
             return []
-        from hermes.schedules.tool import cronjob_tool  # most configurations do not offer it
+        from hermes.service.schedules.tool import cronjob_tool  # most configurations do not offer it
 
         return [cronjob_tool(runtime)]
 
     def _plugin_jobs(self) -> PluginJobs:
-        from hermes.schedules.plugin_jobs import PluginJobs  # few plugins make schedules
+        from hermes.service.schedules.plugin_jobs import PluginJobs  # few plugins make schedules
 
         return PluginJobs(self.store, self.home, self.config, self.cwd)
 
@@ -382,7 +382,7 @@ class Host:
         """The tools that a session in ``cwd`` offers. Those for skills are left out where there is no skill."""
         tools = [tool for tool in self.offered_tools(platform) if not self.runtime.memory.is_closed_to(principal, tool)]
         if self.config.cron.tool:
-            from hermes.schedules.tool import TOOL, is_open_to
+            from hermes.service.schedules.tool import TOOL, is_open_to
 
             tools = [tool for tool in tools if tool.name != TOOL or is_open_to(self.config.cron, platform, principal)]
         if any(tool.name in SKILL_TOOLS for tool in tools) and not self.runtime.skills.usable(cwd, principal):
@@ -489,8 +489,8 @@ class Host:
         return self.mcp_sources.servers
 
     def _build_mcp_servers(self, config: Config) -> McpServers:
-        from hermes.mcp.environment import ClientEnvironment
-        from hermes.mcp.servers import McpServers
+        from hermes.service.mcp.environment import ClientEnvironment
+        from hermes.service.mcp.servers import McpServers
 
         environment = ClientEnvironment(
             home=self.home,
@@ -512,7 +512,7 @@ class Host:
         )
 
     def _make_sampling(self) -> SamplingModels:
-        from hermes.mcp.callbacks.sampling import SamplingModels  # few servers ask models
+        from hermes.service.mcp.callbacks.sampling import SamplingModels  # few servers ask models
 
         return SamplingModels(self.runtime, self._fresh_config)
 

@@ -20,8 +20,8 @@ import pytest
 
 import hermes
 from hermes.agent.events import TurnResult
-from hermes.config import Config
-from hermes.config.schema.sections import ModelConfig
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import ModelConfig
 from hermes.host import Host, HostOptions
 
 _PACKAGE = f"{Path(hermes.__file__).parent}/"

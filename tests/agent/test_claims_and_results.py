@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from hermes.agent.events import ignore_events
-from hermes.config.schema.sections import BudgetLimitsConfig, BudgetsConfig, CheckpointsConfig
-from hermes.errors import JournalError, LeaseLost
+from hermes.base.config.schema.sections import BudgetLimitsConfig, BudgetsConfig, CheckpointsConfig
+from hermes.base.errors import JournalError, LeaseLost
+from hermes.base.http.pool import Connection
+from hermes.base.scope import Interrupt, Scope
 from hermes.host import Host
-from hermes.http.pool import Connection
 from hermes.journal.store.sqlite import durability
 from hermes.models.credentials.home_keys import HomeKeys
 from hermes.models.endpoint import Endpoint
-from hermes.scope import Interrupt, Scope
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, failure, text, tool_call
 from hermes.tools.terminal import child_process, terminal
 from hermes.tools.terminal.child_process import ChildProcess, can_hold

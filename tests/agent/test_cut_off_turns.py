@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from hermes.agent import workers as workers_module
 from hermes.agent.context.setup import OUT_OF_TURNS
 from hermes.agent.workers import GRACE_SECONDS, POLL_SECONDS, Workers
+from hermes.base.errors import JournalError
+from hermes.base.scope import Interrupt
 from hermes.contract.events import ToolEnded, ToolStarted, TurnEvent
-from hermes.errors import JournalError
 from hermes.host import Host
-from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, failure, reasoning, text, tool_call, tool_calls
 from hermes.tools.declarations.declaration import Declaration
 from hermes.tools.registry import Effect, Tool

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from hermes.config.schema.sections import AgentConfig, Config, FallbackConfig, ModelConfig, ModelProviderConfig
+from hermes.base.config.schema.sections import AgentConfig, Config, FallbackConfig, ModelConfig, ModelProviderConfig
 from hermes.contract.events import AttemptFailed, EndpointSkipped, ModelSwitched, TurnEvent
 from hermes.host import Host
 from hermes.journal.sessions import Sessions

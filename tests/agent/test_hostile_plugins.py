@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from hermes.agent.events import TurnResult
-from hermes.config.schema.sections import PluginsConfig
+from hermes.base.config.schema.sections import PluginsConfig
+from hermes.base.scope import Interrupt
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
-from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import HostFactory
 from support.waiting import wait_for, wait_until

@@ -14,8 +14,8 @@ import pytest
 from hermes.agent.context.setup import CONTINUE
 from hermes.agent.events import TurnFailed
 from hermes.agent.turn import MAX_CONTINUATIONS
-from hermes.api.agent import Agent
-from hermes.config.schema.sections import ModelProviderConfig
+from hermes.base.config.schema.sections import ModelProviderConfig
+from hermes.surfaces.embedding.agent import Agent
 from hermes.testing import EventRecorder, ScriptedProvider, text, tool_call, tool_calls
 from hermes.trace.verify.session import verify
 from support import HostFactory, run_hermes, write_config

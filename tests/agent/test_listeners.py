@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hermes.agent.events import Listeners, MaskedListener
+from hermes.base.sanitize import Redactor
 from hermes.contract.events import TextDelta, TurnEvent
-from hermes.sanitize import Redactor
 
 SECRET = "tok_4f9a8b7c6d5e4f3a2b1c"
 

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from hermes.base.scope import Scope
 from hermes.contract.events import TextDelta, TurnEvent
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
-from hermes.scope import Scope
 from hermes.testing import ScriptedProvider, text, tool_call
 from support.configured import configured_host, tool_answers
 

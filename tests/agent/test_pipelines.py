@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hermes.errors import ProviderError
-from hermes.scope import Interrupt
+from hermes.base.errors import ProviderError
+from hermes.base.scope import Interrupt
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call, tool_calls
 from support import HostFactory, run_hermes, write_config
 

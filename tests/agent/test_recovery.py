@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from hermes.agent.session import Session
+from hermes.base.scope import Interrupt
 from hermes.contract.events import TurnEvent, TurnStarted
 from hermes.host import Host
 from hermes.journal.turns.lifecycle import begin_turn, reopen_turn
 from hermes.journal.turns.recovery import MAX_TAKE_UPS
-from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
 from hermes.testing.scripted.script import Chooser
 from hermes.trace.verify.session import verify

@@ -10,8 +10,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from hermes.config import Config
-from hermes.config.schema.sections import ModelConfig
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import ModelConfig
 from hermes.host import Host
 from hermes.models.endpoint import ApiMode
 from hermes.testing import ScriptedProvider, text, tool_call

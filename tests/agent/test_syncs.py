@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 from hermes.agent.events import TurnResult
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
+from hermes.base.http.pool import Connection
 from hermes.host import Host
-from hermes.http.pool import Connection
 from hermes.journal.store.sqlite import durability
 from hermes.testing import ScriptedProvider, text, tool_call, tool_calls
 from support import HostFactory

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hermes.agent.context.setup import OUT_OF_TURNS
+from hermes.base.scope import Interrupt
 from hermes.contract.events import AttemptFailed, TextDelta, ToolEnded, ToolStarted, TurnEvent
-from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call, tool_calls
 from support import HostFactory
 

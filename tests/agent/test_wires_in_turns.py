@@ -8,7 +8,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from hermes.config.schema.sections import FallbackConfig
+from hermes.base.config.schema.sections import FallbackConfig
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.models.endpoint import ApiMode

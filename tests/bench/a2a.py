@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from hermes.config import load_config
+from hermes.base.config import load_config
 from hermes.host import Host, HostOptions
 
 from .measure import BenchFailed

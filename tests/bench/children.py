@@ -5,8 +5,8 @@ from __future__ import annotations
 from time import monotonic
 from typing import Any
 
-from hermes.config import Config
-from hermes.config.schema.sections import AgentConfig, ModelConfig
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import AgentConfig, ModelConfig
 from hermes.contract.events import ToolStarted, TurnEvent
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider, text, tool_call

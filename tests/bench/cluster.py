@@ -26,13 +26,13 @@ from unittest.mock import patch
 import msgspec
 from tests.bench.plain_psycopg import PlainConnection
 
-from hermes.config.schema.sections import JournalConfig
-from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
+from hermes.base.config.schema.sections import JournalConfig
 from hermes.host import Host, HostOptions
 from hermes.journal.leases import SessionInfo
 from hermes.journal.store.postgres import store as postgres_store
 from hermes.journal.store.postgres.pipeline import PipelinedConnection
 from hermes.journal.turns.lifecycle import begin_turn
+from hermes.service.dispatch.cluster.dispatcher import ClusterDispatcher
 from hermes.testing import ScriptedProvider, by_step, text, tool_calls
 from hermes.testing.scripted.script import RecordedRequest, ReplyLike
 from support.cluster_rig import ClusterRig

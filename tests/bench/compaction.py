@@ -7,7 +7,7 @@ from typing import Any
 
 from hermes.agent.context.plan import limits_for, plan_compaction
 from hermes.agent.context.tokens import estimate
-from hermes.config.schema.sections import CompressionConfig
+from hermes.base.config.schema.sections import CompressionConfig
 
 from .table import Row
 from .workspace import Workspace

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.config import hermes_home, load_config
+from hermes.base.config import hermes_home, load_config
 from hermes.host import Host, HostOptions
 
 from .server import Plan, raise_file_limit

@@ -32,7 +32,7 @@ def measure(workspace: Workspace) -> list[Row]:
 
 
 def _skills(workspace: Workspace, repeat: int) -> Row:
-    from hermes.config.schema.sections import SkillsConfig
+    from hermes.base.config.schema.sections import SkillsConfig
     from hermes.tools.skills.skills import Skills
 
     home = workspace.folder / "skills"
@@ -52,7 +52,7 @@ def _skills(workspace: Workspace, repeat: int) -> Row:
 
 
 def _scripts(workspace: Workspace, repeat: int) -> list[Row]:
-    from hermes.config.schema.sections import Config, ModelConfig
+    from hermes.base.config.schema.sections import Config, ModelConfig
     from hermes.host import Host
     from hermes.testing import ScriptedProvider, text, tool_call
 

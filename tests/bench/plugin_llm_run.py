@@ -13,9 +13,9 @@ from typing import Any
 import httpx2
 import msgspec
 
-from hermes.config import hermes_home, load_config
+from hermes.base.config import hermes_home, load_config
+from hermes.base.log import setup_logging
 from hermes.host import Host
-from hermes.log import setup_logging
 from hermes.plugins.llm.access import PluginLlm
 
 from .server import Plan, answer_text, raise_file_limit

@@ -25,8 +25,8 @@ _CTRL_D = b"\x04"
 
 #: The same command, whose imports are not postponed.
 _EAGER = (
-    "import sys, hermes.cli.repl.prompt.postponed as postponed; postponed.postpone_unused = lambda: None; "
-    "from hermes.cli.main import main; sys.exit(main())"
+    "import sys, hermes.surfaces.cli.repl.prompt.postponed as postponed; postponed.postpone_unused = lambda: None; "
+    "from hermes.surfaces.cli.main import main; sys.exit(main())"
 )
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from hermes.config import Config
-from hermes.config.schema.sections import AgentConfig, ModelConfig
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import AgentConfig, ModelConfig
 from hermes.host import Host
 from hermes.journal.bodies import body_digest, pack, pack_shared
 from hermes.journal.events import next_link

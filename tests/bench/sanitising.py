@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from hermes.sanitize import Memo, sanitise
+from hermes.base.sanitize import Memo, sanitise
 
 from .table import Row
 from .workspace import Workspace

@@ -12,13 +12,13 @@ from collections.abc import Callable
 import httpx2
 import msgspec
 
-from hermes.http.threads import run_in_thread
+from hermes.base.http.threads import run_in_thread
+from hermes.base.scope import Interrupt
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import Completion, normalise
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.wire import ModelRequest
-from hermes.scope import Interrupt
 
 from .server import Plan, answer_text, raise_file_limit
 

@@ -10,9 +10,9 @@ from statistics import median
 from time import perf_counter, sleep
 from typing import Any
 
+from hermes.base.sanitize import Memo, sanitise
 from hermes.contract.response import chat_response
 from hermes.hooks.table import Hooks
-from hermes.sanitize import Memo, sanitise
 from hermes.testing import PluginHarness
 
 from .measure import BenchFailed

@@ -26,9 +26,9 @@ def measure(workspace: Workspace) -> list[Row]:
 
 
 def _with_servers(workspace: Workspace) -> Workspace:
-    from hermes.config.schema.mcp import McpServerConfig
-    from hermes.mcp.manifest import Manifest, ManifestCache, ManifestTool
-    from hermes.mcp.settings import entry_digest
+    from hermes.base.config.schema.mcp import McpServerConfig
+    from hermes.service.mcp.manifest import Manifest, ManifestCache, ManifestTool
+    from hermes.service.mcp.settings import entry_digest
 
     made = replace(workspace, folder=workspace.folder / "mcp")
     made.home.mkdir(parents=True)

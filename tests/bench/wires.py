@@ -12,11 +12,11 @@ from typing import get_args
 
 import httpx2
 
+from hermes.base.scope import Interrupt
 from hermes.models.driver import Driver
 from hermes.models.endpoint import ApiMode, Endpoint
 from hermes.models.wires.choice import wire_for
 from hermes.models.wires.wire import ModelRequest
-from hermes.scope import Interrupt
 from hermes.testing.scripted.formats import FORMATS
 from hermes.testing.scripted.replies import text
 

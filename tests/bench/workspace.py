@@ -37,7 +37,7 @@ terminal:
 approvals:
   mode: manual
 """
-_ENTRY = "import sys; from hermes.cli.main import main; sys.exit(main())"
+_ENTRY = "import sys; from hermes.surfaces.cli.main import main; sys.exit(main())"
 _FLOOR = "import sys; sys.path.insert(0, {folder!r}); import floor; floor.main()"
 #: What children inherit. Everything else of the caller's environment could change what is measured.
 _KEPT = ("HOME", "LANG", "LC_ALL", "PATH", "SHELL", "TMPDIR")

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from hermes.config.schema.sections import FallbackConfig
+from hermes.base.config.schema.sections import FallbackConfig
+from hermes.base.scope import Interrupt
 from hermes.contract.events import ToolStarted
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.host import Host
-from hermes.scope import Interrupt
 from hermes.testing import (
     EventRecorder,
     ScriptedProvider,
@@ -122,11 +122,11 @@ def _resume(host: Host, recorder: EventRecorder) -> None:
 
 
 def _command(host: Host, _recorder: EventRecorder) -> None:
-    from hermes.commands.conversation import Conversation
-    from hermes.commands.dispatch import run_command
-    from hermes.commands.surface import OneShotSurface
     from hermes.plugins.loading.manifest import PluginManifest
     from hermes.plugins.registry import Command, LoadedPlugin
+    from hermes.surfaces.commands.conversation import Conversation
+    from hermes.surfaces.commands.dispatch import run_command
+    from hermes.surfaces.commands.surface import OneShotSurface
 
     plugin = LoadedPlugin(PluginManifest(key="p", name="p", source="user"))
     plugin.commands["hello"] = Command("hello", lambda raw: f"hello {raw}", "", "", "p")

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from hermes.base.errors import ProviderError
 from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult, PluginLlmTrustError
-from hermes.errors import ProviderError
 from hermes.plugins.llm.access import PluginLlm
 from hermes.testing import ScriptedProvider, failure, text
 from support import run_hermes

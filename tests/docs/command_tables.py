@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hermes.commands.table import usage
 from hermes.contract.commands import SLASH_COMMANDS
+from hermes.surfaces.commands.table import usage
 
 from .markdown import code, table
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from hermes.config.check import NAMED_ITEMS
-from hermes.config.messages import allowed_values
-from hermes.config.schema import gateway as gateway_sections
-from hermes.config.schema import mcp as mcp_sections
-from hermes.config.schema import sections
-from hermes.config.schema.sections import Config
+from hermes.base.config.check import NAMED_ITEMS
+from hermes.base.config.messages import allowed_values
+from hermes.base.config.schema import gateway as gateway_sections
+from hermes.base.config.schema import mcp as mcp_sections
+from hermes.base.config.schema import sections
+from hermes.base.config.schema.sections import Config
 
 from .markdown import code, table
 from .setting_exercise import recorded_reads

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from hermes.cli.commands import COMMANDS
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
+from hermes.surfaces.cli.commands import COMMANDS
 from hermes.tools.builtin import builtin_tools
 
 from . import (

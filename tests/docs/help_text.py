@@ -7,7 +7,7 @@ import io
 import os
 import re
 
-from hermes.cli.main import main
+from hermes.surfaces.cli.main import main
 
 _WIDTH = "100"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.cli.setup.completion import CommandNode, CommandOption, command_tree
+from hermes.surfaces.cli.setup.completion import CommandNode, CommandOption, command_tree
 
 from .pages import DOCS
 

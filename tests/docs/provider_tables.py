@@ -6,10 +6,10 @@ from typing import get_args
 
 import msgspec
 
-from hermes.errors import RETRYABLE, FailureReason, ProviderError
-from hermes.local.endpoint import ADDRESS
+from hermes.base.errors import RETRYABLE, FailureReason, ProviderError
 from hermes.models.endpoint import Endpoint, Quirks, Timeouts
 from hermes.models.failures import STATUSES
+from hermes.models.local.endpoint import ADDRESS
 from hermes.models.profiles import PROFILES
 from hermes.models.retry import Failure, Send, attempts
 

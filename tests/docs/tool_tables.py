@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.config import Config
+from hermes.base.config import Config
+from hermes.base.scope import Scope
 from hermes.host import Host
-from hermes.scope import Scope
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.registry import Tool, ToolContext

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hermes.config import Config
-from hermes.config.schema.sections import AgentConfig, ModelConfig, ModelProviderConfig
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import AgentConfig, ModelConfig, ModelProviderConfig
 from hermes.host import Host, HostOptions
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, ScriptedResponder, failure, tool_calls
 from hermes.testing import text as answer

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from hermes.errors import Interrupted, TurnSuspended
+from hermes.base.errors import Interrupted, TurnSuspended
+from hermes.base.scope import Scope, current_scope
 from hermes.hooks import breaker as breaker_module
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads import event_loop as threads_module
 from hermes.hooks.threads.event_loop import AsyncLoop
 from hermes.hooks.threads.timed_call import TimedCall
-from hermes.scope import Scope, current_scope
 from support.hook_callbacks import answer
 from support.waiting import HANG
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
+from hermes.base.errors import PluginError
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptStarted,
@@ -17,7 +18,6 @@ from hermes.contract.events import (
     ToolStarted,
 )
 from hermes.contract.hooks import HOOKS
-from hermes.errors import PluginError
 from hermes.hooks.sinks import SINK_HOOKS
 from hermes.hooks.table import Hooks
 from hermes.testing import PluginHarness

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from hermes.errors import Interrupted, ProviderError
+from hermes.base.errors import Interrupted, ProviderError
+from hermes.base.scope import Scope, current_scope
 from hermes.hooks.execution_chain import ExecutionChain
 from hermes.hooks.table import Hooks
-from hermes.scope import Scope, current_scope
 from support.hook_callbacks import answer
 
 Middleware = Callable[..., Any]

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.errors import Interrupted
+from hermes.base.errors import Interrupted
 from hermes.hooks.table import Hooks
 
 #: What a middleware does before, with and after next_call.

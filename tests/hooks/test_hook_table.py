@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from hermes.base.errors import PluginError
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
-from hermes.errors import PluginError
 from hermes.hooks.execution_chain import ExecutionChain
 from hermes.hooks.observers import Emitter
 from hermes.hooks.request_chain import RequestChain

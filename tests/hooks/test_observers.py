@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from hermes.base.errors import Interrupted, TurnSuspended
 from hermes.contract.hooks import HOOKS
 from hermes.contract.response import Record
-from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.observers import Answer, Emitter
 from hermes.hooks.table import Hooks
 from support.hook_callbacks import answer, mark, note

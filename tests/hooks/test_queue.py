@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.errors import PluginError
+from hermes.base.errors import PluginError
+from hermes.base.scope import Scope, current_scope
 from hermes.hooks.queue import BackgroundQueue
 from hermes.hooks.table import Hooks
-from hermes.scope import Scope, current_scope
 from hermes.testing import PluginHarness
 
 #: Longer than anything takes that is going to happen at all.

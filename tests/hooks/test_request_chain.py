@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.errors import Interrupted
+from hermes.base.errors import Interrupted
 from hermes.hooks.request_chain import RequestChain
 from hermes.hooks.table import Hooks
 from support.hook_callbacks import answer, note

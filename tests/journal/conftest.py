@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from hermes.config.schema.sections import JournalConfig
+from hermes.base.config.schema.sections import JournalConfig
 from hermes.journal.runner import Runner
 from hermes.journal.store import port as stores
 from hermes.journal.store.port import Store

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from hermes.config.schema.sections import JournalConfig
+from hermes.base.config.schema.sections import JournalConfig
 from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import FileRunner, Runner
 from hermes.journal.store.connection import JournalConnection

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from hermes.errors import SessionBusy
+from hermes.base.errors import SessionBusy
 from hermes.journal.runner import Runner
 from hermes.journal.store.port import Store
 from hermes.journal.store.sqlite import store as store_module

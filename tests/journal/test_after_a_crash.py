@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.errors import JournalCorrupt
+from hermes.base.errors import JournalCorrupt
 from hermes.journal.runner import FileRunner
 from hermes.journal.store.port import Store
 from hermes.journal.store.sqlite import database

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.errors import LeaseLost
+from hermes.base.errors import LeaseLost
 from hermes.journal.bodies import unpack
 from hermes.journal.events import NewEvent, append_events, first_link, next_link
 from hermes.journal.leases import take_lease

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.errors import JournalCorrupt, JournalError, JournalTooNew
+from hermes.base.errors import JournalCorrupt, JournalError, JournalTooNew
 from hermes.journal.runner import FileRunner, Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import schema
@@ -224,7 +224,7 @@ FILL_THE_DISK = """
 import sys
 from pathlib import Path
 from journal.kit import rows, start_turn
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
 from hermes.journal.runner import FileRunner, Runner
 from hermes.journal.store.port import Store
 from hermes.journal.store.sqlite.store import SqliteStore
@@ -271,7 +271,7 @@ READ_ONLY = """
 import sys
 from pathlib import Path
 from journal.kit import insert_session
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
 from hermes.journal.store.port import Store
 from hermes.journal.store.sqlite.store import SqliteStore
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.errors import SessionNotFound
+from hermes.base.errors import SessionNotFound
 from hermes.journal import sessions as sessions_module
 from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.errors import HermesError, JournalError, LeaseLost, SessionBusy
+from hermes.base.errors import HermesError, JournalError, LeaseLost, SessionBusy
 from hermes.journal import runner as runner_module
 from hermes.journal.runner import FileRunner, Runner
 from hermes.journal.sessions import Sessions

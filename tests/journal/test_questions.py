@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
 from hermes.journal.leases import SessionInfo
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.journal.runner import Runner

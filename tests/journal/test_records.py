@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
 from hermes.journal.bodies import to_json
 from hermes.journal.events import last_record, read_events, readable
 from hermes.journal.records import (

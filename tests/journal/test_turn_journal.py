@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hermes.errors import JournalError, LeaseLost, SessionBusy, SessionNotFound
+from hermes.base.errors import JournalError, LeaseLost, SessionBusy, SessionNotFound
 from hermes.journal.leases import SessionInfo
 from hermes.journal.records import CallRecord, FinalRecord, ReplyRecord, SetupRecord, StoredCall, StoredReply
 from hermes.journal.runner import Runner

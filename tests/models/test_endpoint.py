@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.errors import ConfigError
+from hermes.base.errors import ConfigError
 from hermes.models.endpoint import Endpoint
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.errors import FailureReason
+from hermes.base.errors import FailureReason
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_from_response, error_in_body, excerpt, retry_after
 

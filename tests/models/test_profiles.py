@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.config.schema.sections import ProviderQuirksConfig
+from hermes.base.config.schema.sections import ProviderQuirksConfig
 from hermes.models.costs.prices import find_model
 from hermes.models.endpoint import Endpoint, Quirks
 from hermes.models.profiles import CUSTOM, PROFILES, canonical

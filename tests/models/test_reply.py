@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes.base.errors import ProviderError
 from hermes.contract.response import Record
-from hermes.errors import ProviderError
 from hermes.models.costs.usage import Usage
 from hermes.models.reply import Reply, ToolRequest, normalise, to_response
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import pytest
 from msgspec.structs import replace
 
-from hermes.errors import RETRYABLE, FailureReason, ProviderError
+from hermes.base.errors import RETRYABLE, FailureReason, ProviderError
+from hermes.base.scope import Interrupt, Interrupted
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import ConnectTimeout
 from hermes.models.health import Health
 from hermes.models.retry import MAX_DELAY, Failure, KeyRing, Send, Sleep, attempts, retry
-from hermes.scope import Interrupt, Interrupted
 
 FIRST = Endpoint("http://first", "a")
 SECOND = Endpoint("http://second", "b")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.schema.sections import (
+from hermes.base.config.schema.sections import (
     Config,
     FallbackConfig,
     ModelConfig,
@@ -14,7 +14,7 @@ from hermes.config.schema.sections import (
     PhaseTimeoutsConfig,
     ProviderQuirksConfig,
 )
-from hermes.errors import ConfigError
+from hermes.base.errors import ConfigError
 from hermes.models.endpoint import ApiMode, Endpoint, Quirks, Timeouts
 from hermes.models.profiles import Profile
 from hermes.models.routing import another_model, endpoint_for, endpoints_for, guess_api_mode

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from hermes.agent.context.window import ASK_FROM_TOKENS
-from hermes.config.schema.sections import AgentConfig, Config, ModelConfig, ModelProviderConfig
+from hermes.base.config.schema.sections import AgentConfig, Config, ModelConfig, ModelProviderConfig
 from hermes.host import Host
 from hermes.models.windows import window_in_description, window_in_list
 from hermes.testing.scripted.replies import completion, text

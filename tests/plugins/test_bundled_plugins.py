@@ -15,16 +15,16 @@ from support import SOURCES
 
 FOLDER = SOURCES / "hermes" / "bundled"
 MANIFESTS = [read_manifest(file.path, "bundled", file.category) for file in manifest_files(FOLDER)]
-ALLOWED = ("hermes.contract", "hermes.sanitize", "hermes.trace", "hermes.testing")
+ALLOWED = ("hermes.contract", "hermes.base.sanitize", "hermes.trace", "hermes.testing")
 #: What platforms may use besides.
 FOR_PLATFORMS = (
-    "hermes.gateway.adapter",
-    "hermes.gateway.platforms.api",
-    "hermes.gateway.platforms.receiving",
-    "hermes.gateway.platforms.registration",
-    "hermes.gateway.platforms.streams",
-    "hermes.gateway.platforms.server",
-    "hermes.gateway.platforms.settings",
+    "hermes.surfaces.gateway.adapter",
+    "hermes.surfaces.gateway.platforms.api",
+    "hermes.surfaces.gateway.platforms.receiving",
+    "hermes.surfaces.gateway.platforms.registration",
+    "hermes.surfaces.gateway.platforms.streams",
+    "hermes.surfaces.gateway.platforms.server",
+    "hermes.surfaces.gateway.platforms.settings",
 )
 KEYS = [manifest.key for manifest in MANIFESTS]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.schema.sections import (
+from hermes.base.config.schema.sections import (
     AgentConfig,
     Config,
     FallbackConfig,
@@ -15,7 +15,7 @@ from hermes.config.schema.sections import (
     ModelProviderConfig,
     PluginsConfig,
 )
-from hermes.errors import ConfigError, PluginError
+from hermes.base.errors import ConfigError, PluginError
 from hermes.host import Host, HostOptions
 from hermes.models.endpoint import Quirks
 from hermes.models.profiles import Profile

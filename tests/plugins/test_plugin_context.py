@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.errors import PluginError
+from hermes.base.errors import PluginError
+from hermes.base.scope import Scope
 from hermes.plugins.compat.bases import base_of
 from hermes.plugins.compat.engines import ContextEngine
 from hermes.plugins.context import PluginContext, PluginToolOverrideError
 from hermes.plugins.registry import LoadedPlugin
-from hermes.scope import Scope
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.registry import ToolContext
 from hermes.tools.terminal.background import ProcessTable

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hermes.config.schema.sections import PluginsConfig, SecurityConfig
-from hermes.errors import HermesError, Interrupted
+from hermes.base.config.schema.sections import PluginsConfig, SecurityConfig
+from hermes.base.errors import HermesError, Interrupted
+from hermes.base.scope import Scope, current_scope
 from hermes.plugins.http import PluginHttp
-from hermes.scope import Scope, current_scope
 from hermes.testing import ScriptedProvider, text, tool_call
 from support.configured import configured_host, tool_answers, write_plugin
 from support.image_server import PNG, Answer, ImageServer

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.schema.sections import PluginsConfig
+from hermes.base.config.schema.sections import PluginsConfig
 from hermes.contract.hooks import HOOKS
 from hermes.testing import RecordedRequest, ScriptedProvider, text, tool_call
 from support.configured import configured_host

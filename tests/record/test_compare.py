@@ -7,16 +7,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hermes.cli.main import main
-from hermes.config import Config
-from hermes.config.schema.sections import AgentConfig, ModelConfig
-from hermes.errors import HermesError
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import AgentConfig, ModelConfig
+from hermes.base.errors import HermesError
 from hermes.host import Host
 from hermes.record.bisect import bisect, changes_between
 from hermes.record.compare import compare_recordings
 from hermes.record.recording import load_recording
 from hermes.record.replay.replay import ReplayResult, recorded_config, replay
 from hermes.record.totals import totals_of
+from hermes.surfaces.cli.main import main
 from hermes.testing import ScriptedProvider, text, tool_calls
 from support import HostFactory
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.main import main
-from hermes.errors import HermesError
+from hermes.base.errors import HermesError
 from hermes.host import Host
 from hermes.journal.history.inspection import inspect_session
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.record.fork import ForkChanges, ForkPlace, fork_session
 from hermes.record.recording import load_recording
+from hermes.surfaces.cli.main import main
 from hermes.testing import ScriptedProvider, ScriptedReply, text, tool_call
 from hermes.trace.verify.session import verify
 from support import HostFactory, write_config

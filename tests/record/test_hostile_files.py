@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes.config import Config
-from hermes.config.schema.sections import AgentConfig, ModelConfig
-from hermes.errors import HermesError
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import AgentConfig, ModelConfig
+from hermes.base.errors import HermesError
 from hermes.host import Host
 from hermes.record.audit.evidence import export_evidence, verify_evidence
 from hermes.record.bundle import open_bundle, write_bundle

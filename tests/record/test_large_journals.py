@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hermes.config import Config
-from hermes.errors import HermesError
+from hermes.base.config import Config
+from hermes.base.errors import HermesError
 from hermes.journal.history import copies
 from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.record.audit.evidence import export_evidence, verify_evidence

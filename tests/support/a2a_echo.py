@@ -33,7 +33,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hermes.peers.hops import hops_of
+from hermes.tools.peers.hops import hops_of
 
 APPROVAL = {"approval_id": "a-1", "tool": "terminal", "summary": "rm -r build", "options": ["approve", "deny"]}
 

@@ -17,14 +17,14 @@ import msgspec
 from a2a.client import Client, ClientConfig, create_client
 from a2a.types import GetTaskRequest, Message, Part, Role, SendMessageRequest, StreamResponse, Task, TaskState
 
-from hermes.a2a.server.process import A2AListenAddress, serve_until
-from hermes.config import A2AConfig, Config
-from hermes.config.schema.mcp import McpServerConfig
-from hermes.config.schema.sections import AgentConfig, ApprovalsConfig, ModelConfig, PrincipalConfig
+from hermes.base.config import A2AConfig, Config
+from hermes.base.config.schema.mcp import McpServerConfig
+from hermes.base.config.schema.sections import AgentConfig, ApprovalsConfig, ModelConfig, PrincipalConfig
+from hermes.base.http_server.principals import read_principals
+from hermes.base.sanitize import Redactor
+from hermes.base.scope import new_id
 from hermes.host import Host, HostOptions
-from hermes.http_server.principals import read_principals
-from hermes.sanitize import Redactor
-from hermes.scope import new_id
+from hermes.surfaces.a2a.server.process import A2AListenAddress, serve_until
 from hermes.testing import ScriptedProvider
 from support import waiting
 from support.served import ServerThread

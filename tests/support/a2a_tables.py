@@ -6,12 +6,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hermes.a2a.server.store.tasks import JournalTaskStore
-from hermes.a2a.server.store.webhooks import JournalPushConfigStore
 from hermes.agent.workers import Workers
-from hermes.config.schema.sections import JournalConfig
+from hermes.base.config.schema.sections import JournalConfig
+from hermes.base.scope import new_id
 from hermes.journal.store.port import Store, open_store
-from hermes.scope import new_id
+from hermes.surfaces.a2a.server.store.tasks import JournalTaskStore
+from hermes.surfaces.a2a.server.store.webhooks import JournalPushConfigStore
 
 
 class A2ATables:

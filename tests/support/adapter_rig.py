@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, SendResult
+from hermes.surfaces.gateway.adapter import BasePlatformAdapter, MessageEvent, SendResult
 from support.waiting import HANG, wait_until
 
 T = TypeVar("T")

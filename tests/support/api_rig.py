@@ -11,14 +11,14 @@ from typing import Any
 
 import httpx
 
-from hermes.config import Config, PrincipalConfig
-from hermes.config.schema.gateway import GatewayApiConfig, GatewayConfig
-from hermes.config.schema.sections import AgentConfig, JournalConfig, ModelConfig, WorkerConfig
-from hermes.gateway.api.serve import serve_until
+from hermes.base.config import Config, PrincipalConfig
+from hermes.base.config.schema.gateway import GatewayApiConfig, GatewayConfig
+from hermes.base.config.schema.sections import AgentConfig, JournalConfig, ModelConfig, WorkerConfig
+from hermes.base.http_server.listen_address import ListenAddress
+from hermes.base.http_server.principals import read_principals
+from hermes.base.sanitize import Redactor
 from hermes.host import Host, HostOptions
-from hermes.http_server.listen_address import ListenAddress
-from hermes.http_server.principals import read_principals
-from hermes.sanitize import Redactor
+from hermes.surfaces.openai_api.serve import serve_until
 from hermes.testing import ScriptedProvider
 from support.a2a_rig import UNUSED_TLS
 from support.served import ServerThread

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes.agent.approvals.responder import ApprovalAnswer
-from hermes.config import Config
-from hermes.config.schema.sections import AgentConfig, ApprovalsConfig, AuxiliaryTaskConfig, ModelConfig
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import AgentConfig, ApprovalsConfig, AuxiliaryTaskConfig, ModelConfig
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider
 

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
-from hermes.config import load_config
+from hermes.base.config import load_config
+from hermes.base.scope import Interrupt
 from hermes.host import Host
-from hermes.scope import Interrupt
 from hermes.testing import ScriptedResponder
 from support.approval_rig import says
 

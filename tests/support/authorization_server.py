@@ -16,7 +16,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from hermes.config.schema.sections import OAuthConfig
+from hermes.base.config.schema.sections import OAuthConfig
 
 CLIENT = "client-of-the-tests"
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import msgspec
 import yaml
 
-from hermes.config import Config
-from hermes.config.schema.sections import AgentConfig, JournalConfig, ModelConfig, WorkerConfig
-from hermes.dispatch.choose import surface_config
-from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
-from hermes.dispatch.port import DispatchedTurn, TurnRequest
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import AgentConfig, JournalConfig, ModelConfig, WorkerConfig
 from hermes.host import Host, HostOptions
+from hermes.service.dispatch.choose import surface_config
+from hermes.service.dispatch.cluster.dispatcher import ClusterDispatcher
+from hermes.service.dispatch.port import DispatchedTurn, TurnRequest
 from support import recording_environment
 from support.waiting import HANG, wait_until
 

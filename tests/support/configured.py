@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from hermes.config import Config
-from hermes.config.schema.sections import AgentConfig, ModelConfig
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import AgentConfig, ModelConfig
 from hermes.host import Host, HostOptions
 from hermes.journal.sessions import Sessions
 from hermes.testing import ScriptedProvider

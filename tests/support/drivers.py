@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from hermes.http.threads import run_in_thread
+from hermes.base.http.threads import run_in_thread
+from hermes.base.scope import Interrupt
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import Completion
 from hermes.models.wires.wire import Delta, Wire
-from hermes.scope import Interrupt
 
 
 class AnyDriver(Protocol):

@@ -14,7 +14,7 @@ from a2a.server.tasks import InMemoryTaskStore, TaskStore
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
 from starlette.applications import Starlette
 
-from hermes.a2a import HermesA2AExecutor
+from hermes.surfaces.a2a import HermesA2AExecutor
 
 
 def card_at(base_url: str) -> AgentCard:

@@ -27,8 +27,14 @@ from typing import Any, cast
 
 #: Modules that most commands need.
 _MODULES = (
-    *("hermes.cli.chat.command", "hermes.cli.repl.app", "hermes.host", "hermes.log", "hermes.config.check"),
-    *("hermes.http.pool", "yaml"),
+    *(
+        "hermes.surfaces.cli.chat.command",
+        "hermes.surfaces.cli.repl.app",
+        "hermes.host",
+        "hermes.base.log",
+        "hermes.base.config.check",
+    ),
+    *("hermes.base.http.pool", "yaml"),
 )
 #: Variables that an interpreter reads when it starts.
 _READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ")
@@ -202,8 +208,8 @@ def _answer(connection: socket.socket, number: int) -> None:
 
 
 def _become_hermes(request: dict[str, Any], streams: list[int]) -> int:
-    from hermes.cli.main import main as run
     from hermes.journal import crash
+    from hermes.surfaces.cli.main import main as run
 
     for number, stream in enumerate(streams):
         os.dup2(stream, number)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hermes.config.schema.gateway import GatewayConfig, GatewayPlatformConfig
-from hermes.config.schema.sections import WorkerConfig
-from hermes.gateway.gateway import Gateway, GatewayService
+from hermes.base.config.schema.gateway import GatewayConfig, GatewayPlatformConfig
+from hermes.base.config.schema.sections import WorkerConfig
+from hermes.base.http_server.stopping import StopEvent
 from hermes.host import Host
-from hermes.http_server.stopping import StopEvent
+from hermes.surfaces.gateway.gateway import Gateway, GatewayService
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text
 from support import line_platform, start_hermes, write_config
 from support.configured import configured_host

@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+from hermes.base.config import Config
 from hermes.bundled.observability.langfuse.settings import read_settings
 from hermes.bundled.observability.langfuse.tracing import LangfuseTracing
-from hermes.config import Config
 from hermes.hooks.table import Hooks
 from hermes.host import Host
 from hermes.testing import OtlpReceiver

@@ -25,12 +25,12 @@ agent.session().run('Go.')
 _DISPATCHING = """\
 import sys
 from pathlib import Path
-from hermes.config import Config
-from hermes.config.schema.sections import ModelConfig
-from hermes.dispatch.local import LocalDispatcher
-from hermes.dispatch.port import TurnRequest
-from hermes.dispatch.following import follow
-from hermes.scope import Interrupt
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import ModelConfig
+from hermes.service.dispatch.local import LocalDispatcher
+from hermes.service.dispatch.port import TurnRequest
+from hermes.service.dispatch.following import follow
+from hermes.base.scope import Interrupt
 from hermes.host import Host, HostOptions
 model = ModelConfig(provider='custom', default='scripted', base_url=sys.argv[1], api_key='test-key-1234')
 host = Host(Path(sys.argv[2]), Config(model=model), HostOptions(), cwd=Path.cwd(), env={})

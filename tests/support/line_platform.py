@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, PlatformConfig, SendResult
+from hermes.surfaces.gateway.adapter import BasePlatformAdapter, MessageEvent, PlatformConfig, SendResult
 
 
 class LineAdapter(BasePlatformAdapter):

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from hermes.config import load_config
+from hermes.base.config import load_config
+from hermes.base.scope import Scope, current_scope
 from hermes.host import Host
 from hermes.plugins.llm.access import PluginLlm
-from hermes.scope import Scope, current_scope
 from hermes.testing import ScriptedProvider
 
 KEY = "sk-sentinel-0123456789abcdef"

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hermes.local.endpoint import ADDRESS, EMBEDDED, LOCAL
-from hermes.local.service import LocalService
+from hermes.base.scope import Interrupt
 from hermes.models.endpoint import Endpoint
+from hermes.models.local.endpoint import ADDRESS, EMBEDDED, LOCAL
+from hermes.models.local.service import LocalService
 from hermes.models.reply import Reply, normalise
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.wire import ModelRequest
-from hermes.scope import Interrupt
 from support.waiting import wait_until_gone
 
 ServiceFactory = Callable[..., LocalService]

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hermes.config.schema.mcp import McpServerConfig
-from hermes.config.schema.sections import Config, ModelConfig
+from hermes.base.config.schema.mcp import McpServerConfig
+from hermes.base.config.schema.sections import Config, ModelConfig
 from hermes.host import Host, HostOptions
 from support.configured import decode_result
 from support.waiting import HANG, wait_until

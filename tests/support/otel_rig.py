@@ -8,16 +8,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from hermes.base.config import Config
+from hermes.base.config.secrets import home_secrets
+from hermes.base.sanitize import Redactor
 from hermes.bundled.observability.otel.pipeline import OwnPipeline
 from hermes.bundled.observability.otel.settings import read_settings
 from hermes.bundled.observability.otel.tracing import OtelTracing
-from hermes.config import Config
-from hermes.config.secrets import home_secrets
 from hermes.contract.events import Event
 from hermes.hooks.queue import BackgroundQueue
 from hermes.hooks.table import Hooks
 from hermes.host import Host
-from hermes.sanitize import Redactor
 from hermes.testing import OtlpReceiver
 from support.trace_runs import Rig
 

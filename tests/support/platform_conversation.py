@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, Protocol
 
-from hermes.config.schema.gateway import GatewayPlatformConfig
+from hermes.base.config.schema.gateway import GatewayPlatformConfig
 from hermes.testing import RecordedRequest, by_step, text, tool_call
 from support.gateway_rig import GatewayRig, RunningGateway, SwitchedProvider
 from support.waiting import wait_until

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hermes.config.schema.sections import PluginsConfig
+from hermes.base.config.schema.sections import PluginsConfig
+from hermes.base.sanitize import Redactor
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads.limits import PluginLimits
 from hermes.plugins.loading.loader import load_plugins
 from hermes.plugins.registry import PluginSet
-from hermes.sanitize import Redactor
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.registry import ToolRegistry
 

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 from nat.atif import Trajectory
 
-from hermes.config import Config
-from hermes.config.schema.sections import AgentConfig, ModelConfig, PluginsConfig
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import AgentConfig, ModelConfig, PluginsConfig
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider
 from hermes.tools.registry import Tool

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes.host import Host
-from hermes.schedules.delivery import ChatAddress
-from hermes.schedules.run import RunReport
-from hermes.schedules.schedule import Schedule
-from hermes.schedules.scheduler import Scheduler
-from hermes.schedules.store import Schedules, new_schedule
+from hermes.service.schedules.delivery import ChatAddress
+from hermes.service.schedules.run import RunReport
+from hermes.service.schedules.schedule import Schedule
+from hermes.service.schedules.scheduler import Scheduler
+from hermes.service.schedules.store import Schedules, new_schedule
 
 #: 2026-11-16 08:00 UTC, a Monday.
 MONDAY = 1_794_816_000.0

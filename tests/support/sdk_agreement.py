@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from hermes.base.scope import Interrupt
 from hermes.models.driver import Driver
 from hermes.models.endpoint import ApiMode
 from hermes.models.reply import Reply, normalise
 from hermes.models.wires.wire import ModelRequest
-from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, ScriptedReply
 from support.sdk_types import Model, as_document, endpoint_at
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from hermes.http_server.stopping import StopEvent
+from hermes.base.http_server.stopping import StopEvent
 
 #: Serves until the event is set, and announces its addresses.
 Serve = Callable[[StopEvent, Callable[..., None]], Coroutine[Any, Any, None]]

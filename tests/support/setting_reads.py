@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from hermes.config.schema import gateway as gateway_sections
-from hermes.config.schema import mcp as mcp_sections
-from hermes.config.schema import sections
+from hermes.base.config.schema import gateway as gateway_sections
+from hermes.base.config.schema import mcp as mcp_sections
+from hermes.base.config.schema import sections
 
 #: The variable that names the file.
 FILE = "RECORD_SETTING_READS"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 
 from hermes.agent.events import Listener, ignore_events
-from hermes.dispatch.port import DispatchedTurn, Dispatcher
 from hermes.host import Host
 from hermes.journal.turns.lifecycle import find_submission
+from hermes.service.dispatch.port import DispatchedTurn, Dispatcher
 
 
 def wait_turn(

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hermes.config.schema.sections import ShellHookConfig as Configured
+from hermes.base.config.schema.sections import ShellHookConfig as Configured
+from hermes.base.sanitize import Redactor
 from hermes.hooks.table import Hooks
 from hermes.plugins.shell_hooks.consent import ConsentAnswer, ConsentQuestion
 from hermes.plugins.shell_hooks.load import load_shell_hooks
-from hermes.sanitize import Redactor
 from hermes.tools.sandbox.confinement import Confinements
 
 #: A script that keeps what it was told.

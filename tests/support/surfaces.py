@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.session import Session
-from hermes.commands.conversation import Conversation
-from hermes.commands.dispatch import run_command
-from hermes.commands.surface import TerminalScreen, UserMessage
+from hermes.base.scope import Interrupt
 from hermes.host import Host
-from hermes.scope import Interrupt
+from hermes.surfaces.commands.conversation import Conversation
+from hermes.surfaces.commands.dispatch import run_command
+from hermes.surfaces.commands.surface import TerminalScreen, UserMessage
 
 
 class RecordingSurface:

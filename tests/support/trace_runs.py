@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from hermes.agent.session import Session
-from hermes.config import Config
-from hermes.config.schema.sections import AgentConfig, FallbackConfig, ModelConfig, ModelProviderConfig
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import AgentConfig, FallbackConfig, ModelConfig, ModelProviderConfig
+from hermes.base.scope import Interrupt, Scope
 from hermes.host import Host, HostOptions
 from hermes.plugins.llm.access import PluginLlm
-from hermes.scope import Interrupt, Scope
 from hermes.testing import RecordedRequest, ScriptedProvider, by_step, failure, hanging, reasoning, text, tool_call
 from hermes.testing import tool_calls as calls
 from hermes.tools.registry import Tool, ToolContext

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hermes.journal.store.port import home_store
-from hermes.web.chat import PageChat
-from hermes.web.server.access import PageAccess
-from hermes.web.server.process import serve_page
-from hermes.web.service import PageService
+from hermes.surfaces.web.chat import PageChat
+from hermes.surfaces.web.server.access import PageAccess
+from hermes.surfaces.web.server.process import serve_page
+from hermes.surfaces.web.service import PageService
 from support.waiting import HANG, wait_for
 
 TOKEN = "a-token-for-tests-0123456789"

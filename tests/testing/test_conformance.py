@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.cli.main import main
 from hermes.contract.hooks import HOOKS, PAIRS
 from hermes.contract.middleware import MIDDLEWARE
+from hermes.surfaces.cli.main import main
 from hermes.testing import EventRecorder
 from hermes.testing.conformance.check import (
     RULES,

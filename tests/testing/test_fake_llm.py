@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from hermes.base.errors import ProviderError
 from hermes.contract.llm import PluginLlmTrustError
-from hermes.errors import ProviderError
 from hermes.testing import FakeLlm, PluginHarness, RecordingLlm, ScriptedProvider
 from support import HostFactory
 

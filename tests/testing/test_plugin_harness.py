@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hermes.errors import PluginError
-from hermes.scope import current_scope
+from hermes.base.errors import PluginError
+from hermes.base.scope import current_scope
 from hermes.testing.harness import PluginHarness
 from hermes.testing.llm import FakeLlm
 from hermes.testing.recorder import EventRecorder

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.scope import Scope
+from hermes.base.scope import Scope
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.registry import ToolContext

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes.errors import Interrupted
+from hermes.base.errors import Interrupted
 from hermes.tools.arguments import check_args
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.registry import Tool, ToolContext

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hermes.errors import HermesError, PluginError
+from hermes.base.errors import HermesError, PluginError
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.registry import Tool, ToolContext, ToolRegistry
 from hermes.tools.results import tool_result

@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from hermes.errors import SessionNotFound
+from hermes.base.errors import SessionNotFound
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.testing import ScriptedProvider, by_step, text, tool_call

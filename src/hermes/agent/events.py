@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from hermes.base.errors import HermesError
+from hermes.base.sanitize import MaskedStream, Redactor
 from hermes.contract.events import ReasoningDelta, TextDelta, ToolEnded, TurnEvent
-from hermes.errors import HermesError
 from hermes.models.costs.usage import Usage
-from hermes.sanitize import MaskedStream, Redactor
 
 if TYPE_CHECKING:
     from hermes.journal.turns.steps import TurnState

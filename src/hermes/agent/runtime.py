@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from hermes.local.endpoint import is_embedded
+from hermes.models.local.endpoint import is_embedded
 
 if TYPE_CHECKING:
     from hermes.agent.approvals.gate import Approvals
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from hermes.agent.memory.memory import Memory
     from hermes.agent.tools.web import WebProviders
     from hermes.agent.workers import Workers
-    from hermes.checkpoints.port import CheckpointPort
-    from hermes.config.schema.sections import Config
+    from hermes.base.config.schema.sections import Config
+    from hermes.base.sanitize import Redactor
     from hermes.hooks.table import Hooks
     from hermes.journal.history.search import SearchIndex
     from hermes.journal.runner import Runner
     from hermes.journal.store.port import Store
     from hermes.journal.turns.steps import Message, TurnJournal
     from hermes.models.endpoint import Endpoint
-    from hermes.sanitize import Redactor
+    from hermes.tools.files.checkpoints.port import CheckpointPort
     from hermes.tools.files.guard import FileGuard
-    from hermes.tools.prompt_files import PromptFiles
     from hermes.tools.registry import Tool, ToolLimits, ToolRegistry
     from hermes.tools.sandbox.confinement import Confinements
+    from hermes.tools.skills.prompt_files import PromptFiles
     from hermes.tools.skills.skills import Skills
     from hermes.tools.terminal.background import ProcessTable
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hermes.config.principals import default_workspace
-from hermes.errors import SessionNotFound, TurnSuspended
+from hermes.base.config.principals import default_workspace
+from hermes.base.errors import SessionNotFound, TurnSuspended
+from hermes.base.sanitize.surrogates import encodable
+from hermes.base.scope import Scope, current_scope, new_id
 from hermes.hooks.threads.timed_call import host_work, refuse_late_calls
 from hermes.journal.sessions import Sessions
 from hermes.models.reply import ToolRequest
-from hermes.sanitize.surrogates import encodable
-from hermes.scope import Scope, current_scope, new_id
 from hermes.tools.results import tool_error
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hermes.agent.pipelines.tool_call import ToolCall, ToolOutcome
     from hermes.agent.runtime import Runtime
     from hermes.agent.session import Session
-    from hermes.config.load import FreshConfig
+    from hermes.base.config.load import FreshConfig
     from hermes.journal.turns.steps import TurnJournal
     from hermes.plugins.http import PluginHttp
     from hermes.plugins.llm.access import ModelAccess

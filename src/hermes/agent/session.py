@@ -21,8 +21,10 @@ from hermes.agent.events import Listener, MaskedListener, TurnResult, ignore_eve
 from hermes.agent.llm.model_runtime import ModelRuntime
 from hermes.agent.memory.memory import Memory
 from hermes.agent.runtime import ParentCall, Runtime
+from hermes.base.errors import SessionBusy, SessionNotFound, UnfinishedTurn
+from hermes.base.sanitize import Memo
+from hermes.base.scope import Interrupt, Scope, new_id
 from hermes.contract.events import SessionFinalized, ToolEnded, TurnEvent
-from hermes.errors import SessionBusy, SessionNotFound, UnfinishedTurn
 from hermes.journal.bodies import message_text
 from hermes.journal.history.rows import find_turn
 from hermes.journal.leases import SessionInfo
@@ -38,8 +40,6 @@ from hermes.journal.turns.lifecycle import (
 )
 from hermes.journal.turns.recovery import GIVEN_UP, MAX_TAKE_UPS, close_turn
 from hermes.journal.turns.steps import Message, TurnJournal, TurnState
-from hermes.sanitize import Memo
-from hermes.scope import Interrupt, Scope, new_id
 from hermes.tools.registry import Tool
 
 if TYPE_CHECKING:

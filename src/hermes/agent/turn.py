@@ -22,10 +22,11 @@ from hermes.agent.context.transcript import MessagePlace, assistant_message
 from hermes.agent.events import TurnResult, TurnStatus, ignore_events
 from hermes.agent.pipelines.batch import ToolBatch
 from hermes.agent.pipelines.model_call import Answered, ModelCall, ToolDefinition, attempt_id
+from hermes.base.errors import BudgetExceeded, HermesError, Interrupted, JournalError, ProviderError, TurnSuspended
+from hermes.base.scope import Interrupt, current_scope
 from hermes.contract.events import (
     ToolEnded,
 )
-from hermes.errors import BudgetExceeded, HermesError, Interrupted, JournalError, ProviderError, TurnSuspended
 from hermes.hooks.callback import describe
 from hermes.hooks.execution_chain import culprit_of
 from hermes.journal import records
@@ -35,7 +36,6 @@ from hermes.journal.turns.steps import Message, TurnState
 from hermes.models.costs.usage import Usage
 from hermes.models.reply import Reply
 from hermes.models.wires.request_body import BodyEncoder
-from hermes.scope import Interrupt, current_scope
 
 log = logging.getLogger("hermes.turn")
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from hermes.scope import Interrupt
+from hermes.base.scope import Interrupt
 
 T = TypeVar("T")
 

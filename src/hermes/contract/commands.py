@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hermes.config.schema.modes import MODES
+from hermes.base.config.schema.modes import MODES
 
 
 class SlashCommand(NamedTuple):

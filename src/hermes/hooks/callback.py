@@ -225,7 +225,7 @@ def is_awaitable(value: object) -> TypeGuard[Awaitable[Any]]:
 
 def describe(error: BaseException) -> str:
     """An error of a plugin in one bounded line, without secrets, even when its message cannot be read."""
-    from hermes.sanitize import redact_text  # only a failure needs it
+    from hermes.base.sanitize import redact_text  # only a failure needs it
 
     try:
         message = str.__str__(str(error))

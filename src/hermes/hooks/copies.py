@@ -5,8 +5,8 @@ from __future__ import annotations
 from threading import Lock
 from typing import Any, cast
 
+from hermes.base.errors import Interrupted
 from hermes.contract.response import Record
-from hermes.errors import Interrupted
 from hermes.hooks.answers import plain
 
 #: How many conversations a memo remembers. Each costs the skeleton of its messages, never their text.

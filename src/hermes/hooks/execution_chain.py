@@ -10,9 +10,9 @@ from threading import get_ident
 from time import perf_counter
 from typing import Any, Literal
 
+from hermes.base.errors import Interrupted
 from hermes.contract.hooks import OBSERVER_SCHEMA
 from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA
-from hermes.errors import Interrupted
 from hermes.hooks.answers import plain
 from hermes.hooks.callback import PLAIN_ANSWERS, Callback, describe, is_awaitable
 from hermes.hooks.copies import is_flat, renew, same

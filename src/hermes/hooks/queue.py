@@ -18,8 +18,8 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from hermes.base.scope import Interrupt, current_scope
 from hermes.hooks.callback import FailureCauses, describe
-from hermes.scope import Interrupt, current_scope
 
 log = logging.getLogger("hermes.hooks")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from hermes.errors import PluginError
+from hermes.base.errors import PluginError
 from hermes.hooks.answers import plain
 from hermes.hooks.callback import FAILED, LATE, Callback
 from hermes.hooks.queue import BackgroundQueue, Overflow

@@ -8,11 +8,11 @@ from threading import RLock
 from time import monotonic
 from typing import Any
 
+from hermes.base.errors import PluginError, did_you_mean
 from hermes.contract import events
 from hermes.contract.events import Event
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
-from hermes.errors import PluginError, did_you_mean
 from hermes.hooks.callback import Callback, CallbackStats
 from hermes.hooks.execution_chain import ExecutionChain
 from hermes.hooks.observers import Emitter

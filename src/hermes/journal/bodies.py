@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
+from hermes.base.sanitize.surrogates import encodable
 from hermes.journal.store.connection import JournalConnection, answers_at_once
-from hermes.sanitize.surrogates import encodable
 
 #: Bodies above this many characters are kept in ``blobs``, where equal ones share a row.
 BLOB_THRESHOLD = 32_768

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
 from hermes.journal.bodies import MissingBlob, blob_in, body_digest, is_plain, is_redacted, pack, pack_shared, unpack
 from hermes.journal.leases import Lease
 from hermes.journal.records import Record, RedactedRecord, UnreadableRecord, convert_record, decode_record, tag_of

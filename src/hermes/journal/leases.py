@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hermes.errors import LeaseLost, SessionBusy, SessionNotFound
+from hermes.base.errors import LeaseLost, SessionBusy, SessionNotFound
 from hermes.journal.bodies import clean_text
 from hermes.journal.runner import Runner
 from hermes.journal.store.connection import JournalConnection, now

@@ -31,7 +31,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
 from hermes.journal.bodies import clean_text
 from hermes.journal.store.connection import JournalConnection, placeholders
 from hermes.journal.store.port import Store

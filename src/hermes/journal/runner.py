@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
 from hermes.journal.store.connection import JournalConnection
 
 #: How long the lock of a process that has ended is waited for.

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
-from hermes.errors import SessionNotFound
+from hermes.base.errors import SessionNotFound
 from hermes.journal.bodies import body_digest, clean_text, drop_unused_blobs, unpack
 from hermes.journal.events import stored_events
 from hermes.journal.history.compactions import visible_messages

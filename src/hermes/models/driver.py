@@ -8,10 +8,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.errors import Interrupted, ProviderError
-from hermes.http.address import parse_url
-from hermes.http.client import HttpClient, ResponseStream
-from hermes.http.errors import (
+from hermes.base.errors import Interrupted, ProviderError
+from hermes.base.http.address import parse_url
+from hermes.base.http.client import HttpClient, ResponseStream
+from hermes.base.http.errors import (
     BadBody,
     BodyTooLarge,
     ConnectError,
@@ -22,12 +22,12 @@ from hermes.http.errors import (
     UnsendableHeader,
     explain,
 )
-from hermes.http.exchange import Timeouts
+from hermes.base.http.exchange import Timeouts
+from hermes.base.scope import Interrupt
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import ConnectTimeout, malformed, scrub
 from hermes.models.reply import Completion, IncompleteReply, InterruptedReply, with_partial
 from hermes.models.wires.wire import Delta, HttpRequest, Parser, ReasoningDelta, TextDelta, Wire
-from hermes.scope import Interrupt
 
 OnDelta = Callable[[Delta], object]
 

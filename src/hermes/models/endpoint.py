@@ -9,9 +9,9 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct
 
-from hermes.errors import ConfigError
-from hermes.http.address import SOCKET_SCHEMES, split_socket_path
-from hermes.http.exchange import Timeouts
+from hermes.base.errors import ConfigError
+from hermes.base.http.address import SOCKET_SCHEMES, split_socket_path
+from hermes.base.http.exchange import Timeouts
 
 
 class Quirks(Struct, frozen=True):

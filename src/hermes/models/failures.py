@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hermes.errors import FailureReason, ProviderError
+from hermes.base.errors import FailureReason, ProviderError
 from hermes.models.endpoint import Endpoint
 
 #: Codes, types and reasons that servers put in the error object, in lower case. They say more than most statuses.

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from hermes.errors import FailureReason
+from hermes.base.errors import FailureReason
 from hermes.models.endpoint import Endpoint
 
 #: Seconds for which the circuit of a failed endpoint stays open; each failure in a row doubles them.

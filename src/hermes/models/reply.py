@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import msgspec
 
+from hermes.base.errors import FailureReason, Interrupted, ProviderError
 from hermes.contract.response import Record, chat_response, to_plain
-from hermes.errors import FailureReason, Interrupted, ProviderError
 from hermes.models.costs.usage import Usage, usage_from
 
 #: A whole answer as plain data in the shape of a chat completion: what every wire makes of a response.

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from hermes.errors import FailureReason, ProviderError
+from hermes.base.errors import FailureReason, ProviderError
+from hermes.base.scope import Interrupt
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import ConnectTimeout
 from hermes.models.health import Health
-from hermes.scope import Interrupt
 
 
 class KeyRing(Protocol):

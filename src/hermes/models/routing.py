@@ -8,8 +8,14 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from hermes.config.schema.sections import Config, FallbackConfig, ModelConfig, ModelProviderConfig, PhaseTimeoutsConfig
-from hermes.errors import ConfigError, NotConfigured, did_you_mean
+from hermes.base.config.schema.sections import (
+    Config,
+    FallbackConfig,
+    ModelConfig,
+    ModelProviderConfig,
+    PhaseTimeoutsConfig,
+)
+from hermes.base.errors import ConfigError, NotConfigured, did_you_mean
 from hermes.models.endpoint import ApiMode, Endpoint, Quirks, Timeouts, split_url
 from hermes.models.profiles import CUSTOM, PROFILES, UNKNOWN_SERVER, Profile, canonical
 

@@ -15,14 +15,14 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from hermes.config.files import write_atomically
-from hermes.errors import ConfigError
-from hermes.http.exchange import Timeouts
+from hermes.base.config.files import write_atomically
+from hermes.base.errors import ConfigError
+from hermes.base.http.exchange import Timeouts
 from hermes.models.endpoint import Endpoint
 
 if TYPE_CHECKING:
-    from hermes.http.client import HttpClient
-    from hermes.scope import Interrupt
+    from hermes.base.http.client import HttpClient
+    from hermes.base.scope import Interrupt
 
 log = logging.getLogger("hermes.model")
 
@@ -84,7 +84,7 @@ class ServerWindows:
         )
 
     def _get(self, endpoint: Endpoint, method: str, url: str, body: bytes, interrupt: Interrupt) -> Any:
-        from hermes.http.errors import HttpError  # loaded with the first request
+        from hermes.base.http.errors import HttpError  # loaded with the first request
 
         headers = {"accept": "application/json", **dict(endpoint.extra_headers)}
         if endpoint.api_key:

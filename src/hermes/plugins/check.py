@@ -11,9 +11,9 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
+from hermes.base.errors import PluginError, did_you_mean
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
-from hermes.errors import PluginError, did_you_mean
 from hermes.plugins.loading.discovery import manifest_in
 from hermes.plugins.loading.manifest import FILE_NAMES, KINDS, PluginManifest, read_fields
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from hermes.base.errors import PluginError
 from hermes.contract.commands import OWN_PREFIX, YIELDING_COMMANDS
 from hermes.contract.events import Event
-from hermes.errors import PluginError
 from hermes.hooks.callback import describe, is_awaitable
 from hermes.hooks.copies import isolate
 from hermes.hooks.queue import BackgroundQueue, Overflow
@@ -29,9 +29,9 @@ from hermes.tools.declarations.declaration import DeclaredKeywords, declaration_
 from hermes.tools.registry import Effect, Tool
 
 if TYPE_CHECKING:
+    from hermes.base.sanitize import Redactor
     from hermes.plugins.http import PluginHttp
     from hermes.plugins.llm.access import PluginLlm
-    from hermes.sanitize import Redactor
 
 log = logging.getLogger("hermes.plugins")
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hermes.http.exchange import Timeouts
-from hermes.scope import Interrupt, current_scope
-from hermes.version import __version__
+from hermes.base.http.exchange import Timeouts
+from hermes.base.scope import Interrupt, current_scope
+from hermes.base.version import __version__
 
 if TYPE_CHECKING:
-    from hermes.http.client import HttpClient, HttpResponse
+    from hermes.base.http.client import HttpClient, HttpResponse
 
 _MAX_BYTES = 16 * 1024 * 1024
 
@@ -70,7 +70,7 @@ class PluginHttp:
         ``json`` is sent as the body. ``timeout`` limits the request in all. With redirects, ``Authorization`` and
         ``Cookie`` stay with the first server. ``interrupt`` ends it, by default that of the turn.
         """
-        from hermes.http.ssrf import public_only
+        from hermes.base.http.ssrf import public_only
 
         lines = {"user-agent": f"hermes/{__version__}", "accept": "*/*", "accept-encoding": "gzip, deflate"}
         if json is not None:
@@ -91,7 +91,7 @@ class PluginHttp:
 
     async def arequest(self, method: str, url: str, **options: Any) -> HttpResponse:
         """``request`` for a coroutine, with its other options. Cancelling the task ends the request."""
-        from hermes.http.threads import run_in_thread
+        from hermes.base.http.threads import run_in_thread
 
         return await run_in_thread(
             lambda interrupt: self.request(method, url, interrupt=interrupt, **options), _turn_interrupt()

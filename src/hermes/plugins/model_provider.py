@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.errors import PluginError, did_you_mean
+from hermes.base.errors import PluginError, did_you_mean
 from hermes.models.endpoint import Endpoint, Quirks
 from hermes.models.profiles import Profile
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hermes.errors import PluginError
+from hermes.base.errors import PluginError
 from hermes.plugins.registry import LoadedPlugin, ProviderOffer
 
 log = logging.getLogger("hermes.plugins")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from hermes.base.sanitize import Redactor
     from hermes.hooks.table import Hooks
     from hermes.plugins.context import PluginContext
     from hermes.plugins.http import PluginHttp
     from hermes.plugins.llm.access import ModelAccess
     from hermes.plugins.registry import PluginSet
-    from hermes.sanitize import Redactor
     from hermes.tools.registry import ToolRegistry
 
 

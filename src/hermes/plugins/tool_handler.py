@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from hermes.errors import PluginError
+from hermes.base.errors import PluginError
 from hermes.hooks.answers import plain
 from hermes.hooks.callback import accepted_names, describe, is_awaitable
 from hermes.hooks.copies import isolate

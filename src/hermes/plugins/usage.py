@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
 from hermes.hooks.callback import CallbackStats
 from hermes.journal.store.port import Store
 from hermes.journal.usage.plugins import (

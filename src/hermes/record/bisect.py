@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.config.changes import changed_settings
-from hermes.config.schema.sections import Config
-from hermes.errors import HermesError
+from hermes.base.config.changes import changed_settings
+from hermes.base.config.schema.sections import Config
+from hermes.base.errors import HermesError
 from hermes.record.replay.replay import ReplayResult
 
 _UNSET = object()

@@ -15,14 +15,14 @@ from typing import Annotated, Any, cast
 
 import msgspec
 
-from hermes.errors import HermesError, JournalError
+from hermes.base.errors import HermesError, JournalError
+from hermes.base.version import __version__
 from hermes.journal.history.copies import SessionRows, check_size, read_sessions, write_rows
 from hermes.journal.history.rows import family_ids
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store, open_store
 from hermes.journal.store.schema import MIGRATIONS
-from hermes.version import __version__
 
 #: The values that a row of a journal can have, beside bytes.
 _PlainRow = dict[str, Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | float | str | bool | None]

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from hermes.errors import HermesError
+from hermes.base.errors import HermesError
 from hermes.journal.bodies import clean_text, pack, pack_shared, to_json, unpack
 from hermes.journal.events import chain_events
 from hermes.journal.history.branching import next_title

@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from hermes.agent.context.inputs import PromptFacts
-from hermes.errors import HermesError
+from hermes.base.errors import HermesError
 from hermes.journal import records
 from hermes.journal.bodies import MissingBlob, unpack
 from hermes.journal.events import NOT_JSON, ReadEvent, read_events

@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.errors import PluginError, did_you_mean
+from hermes.base.errors import PluginError, did_you_mean
+from hermes.base.http.client import HttpClient
+from hermes.base.sanitize import Redactor
+from hermes.base.scope import Scope, current_scope
 from hermes.hooks.execution_chain import ExecutionChain
 from hermes.hooks.observers import Answer, Emitter
 from hermes.hooks.request_chain import RequestChain, RequestOutcome
 from hermes.hooks.table import Hooks
-from hermes.http.client import HttpClient
 from hermes.plugins.context import load_one
 from hermes.plugins.llm.access import ModelAccess
 from hermes.plugins.loading.discovery import manifest_in
 from hermes.plugins.loading.manifest import FILE_NAMES, PluginManifest, read_manifest
 from hermes.plugins.registry import LoadedPlugin, PluginSet
 from hermes.plugins.services import PluginHost
-from hermes.sanitize import Redactor
-from hermes.scope import Scope, current_scope
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.registry import ToolContext, ToolRegistry

@@ -124,7 +124,7 @@ def hermes_conformance() -> Callable[..., ConformanceReport]:
     violation, its file and line. Warnings count only when ``strict``; rules in ``allow`` never do. Other keywords
     go to ``hermes.testing.conformance.check.check_plugin``.
     """
-    from hermes.errors import did_you_mean
+    from hermes.base.errors import did_you_mean
     from hermes.testing.conformance.check import RULES, check_plugin
 
     def assert_conforms(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest, Choice
-from hermes.scope import Interrupt
+from hermes.base.scope import Interrupt
 
 #: An answer, an exception to raise, or a function that decides.
 Reaction = ApprovalAnswer | Choice | BaseException | Callable[[ApprovalRequest, Interrupt], ApprovalAnswer]

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.sanitize.surrogates import encodable
+from hermes.base.sanitize.surrogates import encodable
 from hermes.tools.registry import Args
 
 #: Depth limit of the validation; deeper parts are left to the tool.

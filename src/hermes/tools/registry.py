@@ -9,9 +9,9 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from hermes.config.schema.sections import Config
-from hermes.errors import PluginError
-from hermes.scope import Scope
+from hermes.base.config.schema.sections import Config
+from hermes.base.errors import PluginError
+from hermes.base.scope import Scope
 from hermes.tools.declarations.declaration import UNDECLARED, Declaration, declaration_problem
 from hermes.tools.sandbox.confinement import Confinements
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.sanitize.surrogates import encodable
+from hermes.base.sanitize.surrogates import encodable
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hermes.errors import HermesError, did_you_mean
+from hermes.base.errors import HermesError, did_you_mean
 from hermes.tools.registry import Tool, ToolRegistry
 
 #: What a session is offered unless the settings say otherwise: every tool that is not opt-in.

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.sanitize import REDACTED, Redactor, is_secret_key
+from hermes.base.sanitize import REDACTED, Redactor, is_secret_key
 
 _PLAIN = Redactor()
 #: Longer values that carry their data in their address are shortened; a trace is no place for pictures.

@@ -10,9 +10,9 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from hermes.base.sanitize import Redactor
 from hermes.contract import events
 from hermes.contract.response import to_plain
-from hermes.sanitize import Redactor
 from hermes.trace.clean import Cleaner
 from hermes.trace.conversation import LastRequest, context_of
 from hermes.trace.draft import SessionDraft, ToolDraft, TurnDraft, tool_request, turns_from

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import threading
 
+from hermes.base.sanitize import redact_text
 from hermes.journal.usage.plugins import EXPORT_SITE, PluginCalls
-from hermes.sanitize import redact_text
 
 _MAX_ERROR_CHARS = 300
 

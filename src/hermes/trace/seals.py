@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.errors import HermesError
+from hermes.base.errors import HermesError
 from hermes.journal.events import last_link
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.port import Store

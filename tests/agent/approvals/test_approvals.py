@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
-from hermes.config import load_config
+from hermes.base.config import load_config
+from hermes.base.scope import Interrupt
 from hermes.host import Host
 from hermes.journal.questions import Questions
-from hermes.scope import Interrupt
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedResponder, by_step, text, tool_call, tool_calls
 from hermes.tools.sandbox.confinement import Confinement
 from support.approval_rig import NEVER, RISKY, RULE, approving_host, says

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
+from hermes.base.scope import Interrupt
 from hermes.host import Host
 from hermes.journal.questions import Questions
-from hermes.scope import Interrupt
 from hermes.testing import EventRecorder, ScriptedProvider, ScriptedResponder, text, tool_call
 from support.approval_rig import NEVER, RISKY, RULE, approving_host, says
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import support.approving_run
-from hermes.errors import TurnSuspended
+from hermes.base.errors import TurnSuspended
 from hermes.host import Host
 from hermes.journal.questions import Questions
 from hermes.journal.store.connection import JournalConnection

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hermes.agent.approvals.guardrail import LoopGuardrail
-from hermes.config import Config
-from hermes.config.schema.sections import AgentConfig, ModelConfig, ToolLoopGuardrailsConfig
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import AgentConfig, ModelConfig, ToolLoopGuardrailsConfig
 from hermes.host import Host
 from hermes.testing import EventRecorder, ScriptedProvider, text, tool_call
 from support import HostFactory

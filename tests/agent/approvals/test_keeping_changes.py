@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
-from hermes.config import load_config
-from hermes.errors import TurnSuspended
+from hermes.base.config import load_config
+from hermes.base.errors import TurnSuspended
+from hermes.base.scope import Interrupt
 from hermes.host import Host, HostOptions
 from hermes.journal.questions import Questions
 from hermes.journal.sessions import Sessions
-from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, ScriptedResponder, by_step, text, tool_call
 from support import write_config
 from support.approval_rig import says

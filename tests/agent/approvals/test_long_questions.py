@@ -12,19 +12,19 @@ import pytest
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
-from hermes.a2a.server.questions import prompt_message
-from hermes.cli.main import main
-from hermes.gateway.adapter import Platform, SessionSource
-from hermes.gateway.api.runs.questions import shown_question
-from hermes.gateway.chats.questions import question_messages
+from hermes.base.sanitize import Redactor
 from hermes.host import Host
 from hermes.journal.questions import QuestionRow, Questions
-from hermes.mcp_server.client import ServedClient
-from hermes.mcp_server.service import AgentService
-from hermes.sanitize import Redactor
+from hermes.surfaces.a2a.server.questions import prompt_message
+from hermes.surfaces.cli.main import main
+from hermes.surfaces.gateway.adapter import Platform, SessionSource
+from hermes.surfaces.gateway.chats.questions import question_messages
+from hermes.surfaces.mcp_server.client import ServedClient
+from hermes.surfaces.mcp_server.service import AgentService
+from hermes.surfaces.openai_api.runs.questions import shown_question
+from hermes.surfaces.web.queries.approvals import waiting_questions
 from hermes.testing import ScriptedProvider, text
 from hermes.trace.clean import Cleaner
-from hermes.web.queries.approvals import waiting_questions
 from journal.kit import start_turn
 from support.configured import configured_host
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hermes.config import load_config
-from hermes.config.schema.modes import MODES, STEPPED
-from hermes.config.schema.sections import TerminalConfig
+from hermes.base.config import load_config
+from hermes.base.config.schema.modes import MODES, STEPPED
+from hermes.base.config.schema.sections import TerminalConfig
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider, ScriptedResponder, text, tool_call
 from hermes.tools.registry import Tool
@@ -195,7 +195,7 @@ def test_the_key_steps_through_the_modes_but_never_into_yolo(home: Path, workdir
 
 
 def test_a_caller_never_gets_more_than_asking(home: Path, workdir: Path) -> None:
-    from hermes.scope import Scope
+    from hermes.base.scope import Scope
 
     with ScriptedProvider([]) as provider:
         options = HostOptions(permission_mode="yolo")

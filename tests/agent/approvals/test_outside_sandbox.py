@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from hermes.agent.approvals.responder import Choice
-from hermes.config import load_config
+from hermes.base.config import load_config
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider, ScriptedResponder, by_step, text, tool_call
 from support import write_config

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.agent.children.assignments import MAX_CHILDREN, AssignmentReader
-from hermes.config.schema.sections import DelegationConfig
-from hermes.errors import HermesError
+from hermes.base.config.schema.sections import DelegationConfig
+from hermes.base.errors import HermesError
 from hermes.tools.registry import Args, Tool, ToolContext, ToolRegistry
 
 KEPT_FROM_CHILDREN = {"clarify", "memory", "send_message", "execute_code", "cronjob"}

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from hermes.agent.children.assignments import MAX_CHILDREN
-from hermes.cli.chat.output import event_document
+from hermes.base.sanitize import Redactor
+from hermes.base.scope import current_scope
 from hermes.contract.events import ChildActivity, ChildEnded, ChildStarted, ReasoningDelta, TextDelta, TurnEvent
 from hermes.host import Host
-from hermes.sanitize import Redactor
-from hermes.scope import current_scope
+from hermes.surfaces.cli.chat.output import event_document
 from hermes.testing import (
     EventRecorder,
     RecordedRequest,

@@ -15,10 +15,10 @@ import pytest
 
 from hermes.agent.children import child as child_module
 from hermes.agent.children import delegate as delegate_module
+from hermes.base.scope import Interrupt
 from hermes.contract.events import ChildStarted, TextDelta, TurnEvent
 from hermes.host import Host
 from hermes.models.driver import Driver
-from hermes.scope import Interrupt
 from hermes.testing import EventRecorder, ScriptedProvider, by_step, hanging, text, tool_call, tool_calls
 from hermes.tools.registry import Tool
 from support import HostFactory, is_running, run_hermes, start_hermes, write_config

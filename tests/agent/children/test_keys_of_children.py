@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from hermes.config.schema.sections import Config, ModelConfig, ModelProviderConfig
+from hermes.base.config.schema.sections import Config, ModelConfig, ModelProviderConfig
 from hermes.host import Host
 from hermes.models.credentials.store import AuthFile, add_key
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text, tool_call

@@ -24,8 +24,8 @@ from hermes.agent.context.plan import (
 )
 from hermes.agent.context.summary import SummaryRequest, plain_summary, summary_message, write_summary
 from hermes.agent.context.tokens import estimate, message_tokens
-from hermes.config.schema.sections import CompressionConfig
-from hermes.errors import ProviderError
+from hermes.base.config.schema.sections import CompressionConfig
+from hermes.base.errors import ProviderError
 
 Message = dict[str, Any]
 Ask = Callable[[list[Message]], str]

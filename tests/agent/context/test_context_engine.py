@@ -15,12 +15,12 @@ import pytest
 from hermes.agent.context.plan import SUMMARY_MARK, is_summary, pairing_problem
 from hermes.agent.context.tokens import estimate
 from hermes.agent.session import Session
-from hermes.config.schema.sections import ModelProviderConfig, ProviderQuirksConfig
-from hermes.errors import HermesError, Interrupted
+from hermes.base.config.schema.sections import ModelProviderConfig, ProviderQuirksConfig
+from hermes.base.errors import HermesError, Interrupted
+from hermes.base.scope import Interrupt
 from hermes.host import Host
 from hermes.journal.bodies import to_json
 from hermes.journal.store.connection import JournalConnection
-from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call
 from hermes.testing.scripted.replies import ScriptedReply
 from hermes.testing.scripted.script import RecordedRequest

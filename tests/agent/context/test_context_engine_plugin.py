@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from hermes.agent.context.plan import is_summary
-from hermes.config import Config, ContextConfig, PluginsConfig
-from hermes.config.schema.sections import AgentConfig, ModelConfig
+from hermes.base.config import Config, ContextConfig, PluginsConfig
+from hermes.base.config.schema.sections import AgentConfig, ModelConfig
 from hermes.host import Host, HostOptions
 from hermes.journal.usage.plugins import WAITING_SITE
 from hermes.testing import ScriptedProvider, text, tool_call

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hermes.config.schema.sections import ImageGenConfig, PluginsConfig, SecurityConfig
-from hermes.errors import HermesError
-from hermes.scope import Interrupt
+from hermes.base.config.schema.sections import ImageGenConfig, PluginsConfig, SecurityConfig
+from hermes.base.errors import HermesError
+from hermes.base.scope import Interrupt
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import run_hermes, write_config
 from support.configured import configured_host, tool_answers, write_plugin

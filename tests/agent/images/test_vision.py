@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from hermes.agent.images.attachments import image_part
-from hermes.config.schema.sections import AuxiliaryConfig, AuxiliaryTaskConfig
+from hermes.base.config.schema.sections import AuxiliaryConfig, AuxiliaryTaskConfig
+from hermes.base.scope import Interrupt
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
-from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, failure, hanging, text
 from support import run_hermes, write_config
 from support.configured import configured_host

@@ -13,12 +13,12 @@ import pytest
 
 from hermes.agent.context.setup import OUT_OF_BUDGET
 from hermes.agent.llm.budgets import ANSWER_TOKENS, Budgets, CallBound
-from hermes.config.schema.sections import BudgetLimitsConfig, BudgetsConfig
+from hermes.base.config.schema.sections import BudgetLimitsConfig, BudgetsConfig
+from hermes.base.errors import BudgetExceeded
+from hermes.base.scope import Interrupt, Scope
 from hermes.contract.events import BudgetReached, TurnEvent
 from hermes.contract.llm import PluginLlmBudgetError
-from hermes.errors import BudgetExceeded
 from hermes.models.costs.usage import Usage
-from hermes.scope import Interrupt, Scope
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text, tool_call
 from support import run_hermes, write_config
 from support.configured import configured_host, write_plugin

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config import Config
-from hermes.config.schema.sections import FallbackConfig, ModelConfig, ModelProviderConfig
-from hermes.errors import ConfigError
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import FallbackConfig, ModelConfig, ModelProviderConfig
+from hermes.base.errors import ConfigError
+from hermes.base.scope import Interrupt
 from hermes.host import Host
 from hermes.models.credentials.store import AuthFile, add_key
 from hermes.models.endpoint import Endpoint
 from hermes.models.retry import Send, retry
-from hermes.scope import Interrupt
 
 CONFIG = Config(
     model=ModelConfig(provider="lab", default="big"),

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from hermes.base.errors import HermesError, ProviderError
+from hermes.base.scope import Scope
 from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult, PluginLlmTrustError
-from hermes.errors import HermesError, ProviderError
 from hermes.models.credentials.store import AuthFile, add_key
-from hermes.scope import Scope
 from hermes.testing import EventRecorder, ScriptedProvider, failure, hanging, text
 from support.llm_rig import KEY, PING, granted, llm_host, recorded, working_in
 from support.waiting import finish
@@ -328,8 +328,8 @@ def test_images_that_nobody_sees_are_refused_before_anything_is_sent(home: Path,
 
 
 def test_a_host_that_ignores_the_users_file_ignores_its_grants(home: Path, workdir: Path) -> None:
-    from hermes.config import Config
-    from hermes.config.schema.sections import ModelConfig
+    from hermes.base.config import Config
+    from hermes.base.config.schema.sections import ModelConfig
     from hermes.host import Host, HostOptions
     from hermes.plugins.llm.access import PluginLlm
     from support.llm_rig import write_settings

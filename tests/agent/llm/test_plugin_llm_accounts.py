@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from hermes.base.errors import HermesError
+from hermes.base.scope import Scope
 from hermes.contract.llm import PluginLlmBudgetError, PluginLlmTrustError
-from hermes.errors import HermesError
 from hermes.journal.usage.plugins import PluginSpending, spending_by_plugin
 from hermes.journal.usage.spending import session_spending, usage_by
 from hermes.models.endpoint import Endpoint
 from hermes.plugins.llm.access import PluginLlm
-from hermes.scope import Scope
 from hermes.testing import EventRecorder, ScriptedProvider, ScriptedReply, dropped, failure, hanging, text
 from support import run_hermes
 from support.configured import write_plugin

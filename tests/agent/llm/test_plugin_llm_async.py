@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hermes.errors import Interrupted
-from hermes.scope import Interrupt, Scope
+from hermes.base.errors import Interrupted
+from hermes.base.scope import Interrupt, Scope
 from hermes.testing import ScriptedProvider, failure, hanging, text
 from support.configured import write_plugin
 from support.llm_rig import PING, llm_host, recorded, working_in

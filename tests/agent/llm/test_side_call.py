@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hermes.config import Config
-from hermes.config.schema.sections import (
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import (
     AgentConfig,
     AuxiliaryConfig,
     AuxiliaryTaskConfig,
@@ -16,9 +16,9 @@ from hermes.config.schema.sections import (
     ModelConfig,
     ModelProviderConfig,
 )
-from hermes.errors import Interrupted, ProviderError
+from hermes.base.errors import Interrupted, ProviderError
+from hermes.base.scope import Interrupt, Scope
 from hermes.host import Host
-from hermes.scope import Interrupt, Scope
 from hermes.testing import EventRecorder, ScriptedProvider, failure, hanging, text
 
 QUESTION = [{"role": "user", "content": "Is this safe?"}]

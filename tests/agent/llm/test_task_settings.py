@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.schema.sections import AuxiliaryConfig, AuxiliaryTaskConfig, Config, ModelConfig, PluginsConfig
+from hermes.base.config.schema.sections import AuxiliaryConfig, AuxiliaryTaskConfig, Config, ModelConfig, PluginsConfig
+from hermes.base.scope import Scope
 from hermes.host import Host
-from hermes.scope import Scope
 from hermes.testing import ScriptedProvider, text
 from support.configured import write_plugin
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hermes.agent.memory.injection import injection_in, refusal
 from hermes.agent.memory.notes import Edit, NoteFile, NotesError, size_of, split_entries
-from hermes.sanitize import Redactor
+from hermes.base.sanitize import Redactor
 from support import SOURCES
 
 

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from hermes.agent.memory import provider as memory_provider
-from hermes.config.schema.sections import MemoryConfig, PluginsConfig
+from hermes.base.config.schema.sections import MemoryConfig, PluginsConfig
+from hermes.base.scope import Interrupt
 from hermes.host import Host
 from hermes.plugins.registry import ProviderOffer
-from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, text, tool_call
 from support.configured import configured_host, tool_answers, write_plugin
 from support.waiting import wait_until

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.schema.sections import MemoryConfig
+from hermes.base.config.schema.sections import MemoryConfig
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import run_hermes, write_config
 from support.configured import configured_host, tool_answers

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
-from hermes.scope import Interrupt
+from hermes.base.scope import Interrupt
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import HostFactory
 from support.configured import tool_answers

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
-from hermes.errors import TurnSuspended
+from hermes.base.errors import TurnSuspended
+from hermes.base.scope import Interrupt
 from hermes.host import Host
 from hermes.journal.questions import Questions
-from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
 from hermes.tools.registry import Tool
 from support import HostFactory

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
-from hermes.config.schema.sections import CodeExecutionConfig, PluginsConfig, TerminalConfig
+from hermes.base.config.schema.sections import CodeExecutionConfig, PluginsConfig, TerminalConfig
+from hermes.base.scope import Interrupt
 from hermes.host import Host
 from hermes.journal.bodies import unpack
 from hermes.journal.store.connection import JournalConnection
-from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, text, tool_call
 from support.configured import configured_host, tool_answers, write_plugin
 from support.waiting import wait_until

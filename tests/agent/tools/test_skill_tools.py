@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hermes.config.schema.sections import PluginsConfig
+from hermes.base.config.schema.sections import PluginsConfig
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import HostFactory
 from support.configured import configured_host, write_plugin

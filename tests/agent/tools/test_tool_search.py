@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.config.schema.sections import ToolsConfig, ToolSearchConfig
+from hermes.base.config.schema.sections import ToolsConfig, ToolSearchConfig
 from hermes.testing import ScriptedProvider, text, tool_call
 from support.configured import configured_host, tool_answers
 from support.mcp_rig import faulty

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.acp.server import AcpServer
-from hermes.api.agent import Agent
-from hermes.cli.main import main
-from hermes.config import load_config
-from hermes.config.schema.mcp import McpServerConfig, McpToolFilterConfig
+from hermes.base.config import load_config
+from hermes.base.config.schema.mcp import McpServerConfig, McpToolFilterConfig
 from hermes.host import Host
-from hermes.mcp.manifest import Manifest, ManifestCache, ManifestTool
-from hermes.mcp.settings import entry_digest
+from hermes.service.mcp.manifest import Manifest, ManifestCache, ManifestTool
+from hermes.service.mcp.settings import entry_digest
+from hermes.surfaces.acp.server import AcpServer
+from hermes.surfaces.cli.main import main
+from hermes.surfaces.embedding.agent import Agent
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import write_config
 from support.a2a_rig import served, wire_message

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from hermes.base.config.schema.sections import PluginsConfig
 from hermes.bundled.chaos import Chaos, ChaosRule, ChaosSettings
-from hermes.config.schema.sections import PluginsConfig
 from hermes.host import Host
 from hermes.journal.records import FailureRecord
 from hermes.journal.sessions import Sessions

@@ -91,7 +91,7 @@ def test_opentelemetry_is_not_loaded_before_there_is_a_turn(home: Path, workdir:
     """Commands without a turn, and the start of every other one, must not pay for it."""
     program = (
         "import sys\nfrom pathlib import Path\n"
-        "from hermes.config import Config, PluginsConfig\nfrom hermes.host import Host\n"
+        "from hermes.base.config import Config, PluginsConfig\nfrom hermes.host import Host\n"
         "config = Config(plugins=PluginsConfig(enabled=['observability/langfuse']))\n"
         "with Host(Path.cwd() / 'home', config, cwd=Path.cwd(), env={}) as host:\n"
         "    assert host.hooks.pre_llm_call is not None\n"

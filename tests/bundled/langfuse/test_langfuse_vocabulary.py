@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from hermes.base.sanitize import Redactor
 from hermes.bundled.observability.langfuse.content import ObservationContent
 from hermes.bundled.observability.langfuse.exporter import SDK_VERSION
 from hermes.bundled.observability.langfuse.observations import LangfuseSpans
@@ -27,7 +28,6 @@ from hermes.contract.events import (
     TurnEnded,
     TurnStarted,
 )
-from hermes.sanitize import Redactor
 from hermes.trace.otel.spans import SpanSink
 from hermes.trace.tracker import Tracker
 from support.events import some

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hermes.config.schema.sections import DelegationConfig
+from hermes.base.config.schema.sections import DelegationConfig
+from hermes.base.scope import Interrupt
 from hermes.host import Host
-from hermes.scope import Interrupt
 from hermes.testing import (
     RecordedRequest,
     ScriptedCall,

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes.base.config.schema.sections import DelegationConfig
+from hermes.base.scope import Interrupt, current_scope
 from hermes.bundled.observability.nemo_relay.loop import RelayLoop
 from hermes.bundled.observability.nemo_relay.managed import HandBack, restored
-from hermes.config.schema.sections import DelegationConfig
-from hermes.scope import Interrupt, current_scope
 from hermes.testing import RecordedRequest, ScriptedCall, by_step, failure, hanging, text, tool_call, tool_calls
 from support.relay_rig import (
     KEEPS_CALL_IDS,

@@ -67,7 +67,7 @@ def test_requests_carry_the_trace_only_when_asked_to(
 ) -> None:
     monkeypatch.setenv("HERMES_OTEL_PROPAGATE", wanted)
     provider = rig.stack.enter_context(ScriptedProvider([text("fine", usage=USAGE)]))
-    from hermes.config import Config, ModelConfig
+    from hermes.base.config import Config, ModelConfig
 
     model = ModelConfig(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key")
     rig.host_for(Config(model=model)).new_session().run("one")

@@ -86,7 +86,7 @@ APPLICATION = """
 import sys
 from pathlib import Path
 from opentelemetry import trace
-from hermes.config import Config, ModelConfig, PluginsConfig
+from hermes.base.config import Config, ModelConfig, PluginsConfig
 from hermes.host import Host
 
 own = sys.argv[2] == "own"

@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from hermes.http.client import HttpClient
+from hermes.base.http.client import HttpClient
 from hermes.plugins.http import PluginHttp
 from support.gateway_rig import SwitchedProvider
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hermes.base.errors import ConfigError
 from hermes.bundled.platforms.email.adapter import EmailAdapter
 from hermes.bundled.platforms.email.mail import (
     IncomingMail,
@@ -20,8 +21,7 @@ from hermes.bundled.platforms.email.mail import (
     without_quotation,
 )
 from hermes.bundled.platforms.email.settings import EmailSettings
-from hermes.errors import ConfigError
-from hermes.gateway.adapter import PlatformConfig
+from hermes.surfaces.gateway.adapter import PlatformConfig
 from support.adapter_rig import running_adapter
 from support.chat_servers import MailServers, mail_servers
 from support.waiting import wait_until

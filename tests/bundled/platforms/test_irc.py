@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes.base.errors import ConfigError
 from hermes.bundled.platforms.irc.adapter import IrcAdapter
 from hermes.bundled.platforms.irc.protocol import (
     addressed,
@@ -31,8 +32,7 @@ from hermes.bundled.platforms.irc.protocol import (
     without_markdown,
 )
 from hermes.bundled.platforms.irc.settings import IrcSettings
-from hermes.errors import ConfigError
-from hermes.gateway.adapter import PlatformConfig
+from hermes.surfaces.gateway.adapter import PlatformConfig
 from support import CERTIFICATE, SOURCES
 from support.adapter_rig import running_adapter
 from support.chat_servers import IrcClient, ngircd

@@ -13,13 +13,13 @@ from urllib.parse import quote
 
 import pytest
 
+from hermes.base.config.schema.gateway import GatewayPlatformConfig
+from hermes.base.errors import ConfigError
 from hermes.bundled.platforms.matrix.adapter import MatrixAdapter
 from hermes.bundled.platforms.matrix.events import read_event
 from hermes.bundled.platforms.matrix.settings import MatrixSettings
-from hermes.config.schema.gateway import GatewayPlatformConfig
-from hermes.errors import ConfigError
-from hermes.gateway.adapter import PlatformConfig
 from hermes.plugins.http import PluginHttp
+from hermes.surfaces.gateway.adapter import PlatformConfig
 from support.adapter_rig import running_adapter
 from support.chat_servers import synapse
 from support.gateway_rig import SwitchedProvider

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.schema.gateway import GatewayConfig, GatewayPlatformConfig
-from hermes.gateway.gateway import Gateway
+from hermes.base.config.schema.gateway import GatewayConfig, GatewayPlatformConfig
+from hermes.surfaces.gateway.gateway import Gateway
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text
 from support.chat_servers import IrcClient, free_port, ngircd
 from support.configured import configured_host

@@ -19,13 +19,13 @@ from slack_sdk.socket_mode import SocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 
+from hermes.base.config.schema.gateway import GatewayPlatformConfig
+from hermes.base.errors import ConfigError
 from hermes.bundled.platforms.slack.adapter import SlackAdapter
 from hermes.bundled.platforms.slack.events import is_signed, plain_text, read_event
 from hermes.bundled.platforms.slack.settings import SlackSettings
-from hermes.config.schema.gateway import GatewayPlatformConfig
-from hermes.errors import ConfigError
-from hermes.gateway.adapter import PlatformConfig
 from hermes.plugins.http import PluginHttp
+from hermes.surfaces.gateway.adapter import PlatformConfig
 from support.adapter_rig import running_adapter
 from support.gateway_rig import GatewayRig, SwitchedProvider
 from support.slack_server import APP_TOKEN, BOT_TOKEN, OWN_USER, SlackServer, slack_server

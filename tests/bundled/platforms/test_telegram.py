@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from telegram import Bot as OfficialBot
 
+from hermes.base.errors import ConfigError
 from hermes.bundled.platforms.telegram.adapter import TelegramAdapter
 from hermes.bundled.platforms.telegram.formatting import to_html
 from hermes.bundled.platforms.telegram.settings import TelegramSettings
 from hermes.bundled.platforms.telegram.updates import Bot, read_message, utf16_length
-from hermes.errors import ConfigError
-from hermes.gateway.adapter import PlatformConfig
 from hermes.plugins.http import PluginHttp
+from hermes.surfaces.gateway.adapter import PlatformConfig
 from support.adapter_rig import running_adapter
 from support.bot_api import BOT, TOKEN, BotApiServer, bot_api
 from support.waiting import wait_until

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
+from hermes.base.errors import ConfigError
 from hermes.bundled.platforms.webhook.adapter import WebhookAdapter, render
 from hermes.bundled.platforms.webhook.settings import WebhookRoute, WebhookSettings
 from hermes.bundled.platforms.webhook.signatures import SignatureRefused, verify
-from hermes.errors import ConfigError
-from hermes.gateway.adapter import PlatformConfig
-from hermes.gateway.store.outbox import OutgoingMessage
+from hermes.surfaces.gateway.adapter import PlatformConfig
+from hermes.surfaces.gateway.store.outbox import OutgoingMessage
 from support.adapter_rig import AdapterRig, running_adapter
 
 SECRET = "a-secret-of-the-route"

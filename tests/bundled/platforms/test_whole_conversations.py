@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.schema.gateway import GatewayPlatformConfig
+from hermes.base.config.schema.gateway import GatewayPlatformConfig
 from support.bot_api import TOKEN, BotApiServer, bot_api
 from support.chat_servers import MailServers, mail_servers
 from support.gateway_rig import SwitchedProvider

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.schema.sections import PluginsConfig, WebConfig
+from hermes.base.config.schema.sections import PluginsConfig, WebConfig
 from hermes.host import Host
 from hermes.testing import ScriptedProvider, text, tool_call
 from support.configured import configured_host, write_plugin

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hermes.config.schema.sections import PluginsConfig
-from hermes.errors import PluginError
+from hermes.base.config.schema.sections import PluginsConfig
+from hermes.base.errors import PluginError
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads import timed_call
 from hermes.hooks.threads.callback_threads import MAX_IDLE

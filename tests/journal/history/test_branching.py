@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hermes.errors import JournalError, SessionNotFound
+from hermes.base.errors import JournalError, SessionNotFound
 from hermes.journal.bodies import BLOB_THRESHOLD
 from hermes.journal.history.branching import branch_session
 from hermes.journal.history.undoing import undo_turns

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
 from hermes.journal.history.search import SearchIndex
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
@@ -272,7 +272,7 @@ FULL_DISK = """
 import sys
 from pathlib import Path
 from journal.kit import finish_turn, start_turn, user
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
 from hermes.journal.runner import FileRunner, Runner
 from hermes.journal.store.sqlite.search import SqliteSearchIndex
 from hermes.journal.store.port import Store

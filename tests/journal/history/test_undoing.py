@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hermes.errors import SessionBusy
+from hermes.base.errors import SessionBusy
 from hermes.journal.history.undoing import undo_turns
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hermes.errors import Interrupted, JournalError, SessionBusy
+from hermes.base.errors import Interrupted, JournalError, SessionBusy
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 from hermes.journal.store.sqlite import database

@@ -33,11 +33,11 @@ from anthropic.types import (
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
 from anthropic.types.raw_message_delta_event import Delta
 
-from hermes.errors import FailureReason, ProviderError
+from hermes.base.errors import FailureReason, ProviderError
+from hermes.base.scope import Interrupt
 from hermes.models.driver import Driver
 from hermes.models.reply import IncompleteReply, Reply
 from hermes.models.wires.wire import ModelRequest
-from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, ScriptedReply, raw
 from support.sdk_agreement import TOOL, Ours, Readers, Theirs, given_back, halves
 from support.sdk_types import KEY, as_document, as_stream, endpoint_at, refuse_what_the_sdk_does_not_know

@@ -40,11 +40,11 @@ from openai.types.responses.response_reasoning_item import Summary
 from openai.types.responses.response_reasoning_summary_part_added_event import Part
 from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
 
-from hermes.errors import FailureReason, ProviderError
+from hermes.base.errors import FailureReason, ProviderError
+from hermes.base.scope import Interrupt
 from hermes.models.driver import Driver
 from hermes.models.reply import IncompleteReply, Reply
 from hermes.models.wires.wire import ModelRequest
-from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, raw
 from support.sdk_agreement import TOOL, Ours, Readers, Theirs, given_back, halves
 from support.sdk_types import Model, as_document, as_stream, endpoint_at, refuse_what_the_sdk_does_not_know

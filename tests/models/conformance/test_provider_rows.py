@@ -15,7 +15,8 @@ from openai.types.chat import ChatCompletion
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 
 from hermes.agent.context.transcript import assistant_message
-from hermes.config.schema.sections import Config, ModelConfig
+from hermes.base.config.schema.sections import Config, ModelConfig
+from hermes.base.scope import Interrupt
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
 from hermes.models.profiles import CUSTOM, PROFILES
@@ -23,7 +24,6 @@ from hermes.models.reply import Reply, normalise
 from hermes.models.routing import endpoint_for
 from hermes.models.wires.choice import wire_for
 from hermes.models.wires.wire import ModelRequest
-from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, ScriptedReply, raw
 from support.sdk_types import KEY, refuse_what_the_sdk_does_not_know
 

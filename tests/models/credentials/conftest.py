@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.http.client import HttpClient
+from hermes.base.http.client import HttpClient
 from hermes.models.credentials.credential import Credential
 from hermes.models.credentials.store import AuthFile, add_key
 from support.authorization_server import AuthorizationServer, authorization_server

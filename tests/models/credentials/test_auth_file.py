@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.errors import ConfigError, CredentialError
+from hermes.base.errors import ConfigError, CredentialError
 from hermes.models.credentials.store import AuthFile, add_key, remove
 
 KEY = "sk-stored-0123456789abcdef"

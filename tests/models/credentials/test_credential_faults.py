@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.errors import ConfigError, ProviderError
+from hermes.base.errors import ConfigError, ProviderError
 from hermes.models.credentials.pool import CredentialPool
 from hermes.models.credentials.store import AuthFile, add_key
 from hermes.models.endpoint import Endpoint

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.schema.sections import AgentConfig, Config, FallbackConfig, ModelConfig, ModelProviderConfig
+from hermes.base.config.schema.sections import AgentConfig, Config, FallbackConfig, ModelConfig, ModelProviderConfig
 from hermes.host import Host
 from hermes.testing import ScriptedProvider
 from support import run_hermes

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hermes.config import Config
-from hermes.config.schema.sections import PoolStrategy
-from hermes.errors import CredentialError, FailureReason, ProviderError
-from hermes.http.client import HttpClient
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import PoolStrategy
+from hermes.base.errors import CredentialError, FailureReason, ProviderError
+from hermes.base.http.client import HttpClient
+from hermes.base.sanitize import Redactor
 from hermes.models.credentials.credential import Credential
 from hermes.models.credentials.home_keys import HomeKeys
 from hermes.models.credentials.pool import CredentialPool
 from hermes.models.credentials.store import AuthFile, add_key, remove
 from hermes.models.endpoint import Endpoint
 from hermes.models.retry import KeyRing
-from hermes.sanitize import Redactor
 
 LAB = Endpoint("http://127.0.0.1:9/v1", "m", "lab")
 

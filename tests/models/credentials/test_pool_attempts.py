@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from hermes.config import Config
-from hermes.config.schema.sections import ModelProviderConfig
-from hermes.errors import ProviderError
-from hermes.http.client import HttpClient
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import ModelProviderConfig
+from hermes.base.errors import ProviderError
+from hermes.base.http.client import HttpClient
+from hermes.base.sanitize import Redactor
 from hermes.models.credentials.home_keys import HomeKeys
 from hermes.models.credentials.oauth import Tokens
 from hermes.models.credentials.store import AuthFile, add_key, add_sign_in
 from hermes.models.endpoint import Endpoint
 from hermes.models.retry import Failure, KeyRing, Send, attempts
-from hermes.sanitize import Redactor
 from support.authorization_server import AuthorizationServer
 
 LAB = Endpoint("http://127.0.0.1:9/v1", "m", "lab")

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from hermes.config import Config
-from hermes.config.schema.sections import ModelProviderConfig
-from hermes.errors import ProviderError
-from hermes.http.client import HttpClient
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import ModelProviderConfig
+from hermes.base.errors import ProviderError
+from hermes.base.http.client import HttpClient
+from hermes.base.sanitize import Redactor
 from hermes.models.credentials.home_keys import HomeKeys
 from hermes.models.credentials.oauth import Tokens
 from hermes.models.credentials.pool import CredentialPool
 from hermes.models.credentials.store import AuthFile, add_key, add_sign_in
 from hermes.models.endpoint import Endpoint
-from hermes.sanitize import Redactor
 from support import SOURCES
 from support.authorization_server import AuthorizationServer
 
@@ -126,11 +126,11 @@ def test_many_threads_renew_once(pool: HomeKeys, server: AuthorizationServer, si
 TAKING = """
 import sys
 from pathlib import Path
-from hermes.config import load_config
+from hermes.base.config import load_config
 from hermes.models.credentials.home_keys import HomeKeys
-from hermes.http.client import HttpClient
+from hermes.base.http.client import HttpClient
 from hermes.models.endpoint import Endpoint
-from hermes.sanitize import Redactor
+from hermes.base.sanitize import Redactor
 
 home = Path(sys.argv[1])
 http = HttpClient()

@@ -11,10 +11,10 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from hermes.config import Config
-from hermes.config.schema.sections import ModelProviderConfig, OAuthConfig
-from hermes.errors import CredentialError
-from hermes.http.client import HttpClient
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import ModelProviderConfig, OAuthConfig
+from hermes.base.errors import CredentialError
+from hermes.base.http.client import HttpClient
 from hermes.models.credentials.home_keys import sign_in_settings
 from hermes.models.credentials.oauth import (
     AuthorizationServer as Client,

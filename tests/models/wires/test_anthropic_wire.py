@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.errors import ProviderError
+from hermes.base.errors import ProviderError
 from hermes.models.endpoint import Endpoint, Quirks
 from hermes.models.reply import IncompleteReply, Reply, normalise
 from hermes.models.wires.anthropic.wire import AnthropicMessages, abilities

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.errors import ProviderError
+from hermes.base.errors import ProviderError
 from hermes.models.endpoint import Endpoint
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.wire import ModelRequest

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hermes.base.errors import FailureReason, ProviderError
 from hermes.contract.response import Record, chat_response
-from hermes.errors import FailureReason, ProviderError
 from hermes.models.costs.usage import Usage
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import IncompleteReply, Reply, ToolRequest, normalise

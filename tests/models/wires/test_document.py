@@ -6,11 +6,11 @@ from collections.abc import Generator
 
 import pytest
 
-from hermes.cli.setup.model.server_models import list_models
-from hermes.errors import ProviderError
+from hermes.base.errors import ProviderError
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
 from hermes.models.wires.document import DocumentParser, decoded
+from hermes.surfaces.cli.setup.model.server_models import list_models
 from support.doctor_rig import answering
 
 ENDPOINT = Endpoint("http://h/v1", "m", "demo")

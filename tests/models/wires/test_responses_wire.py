@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.errors import ProviderError
+from hermes.base.errors import ProviderError
 from hermes.models.endpoint import Endpoint, Quirks
 from hermes.models.reply import Reply, normalise
 from hermes.models.wires.responses.wire import Responses

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hermes.errors import ProviderError
+from hermes.base.errors import ProviderError
 from hermes.models.wires.sse import MAX_EVENT_BYTES, EventSplitter
 
 

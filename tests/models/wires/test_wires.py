@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hermes.base.errors import ProviderError
 from hermes.contract.response import Record, chat_response
-from hermes.errors import ProviderError
 from hermes.models.costs.usage import Usage
 from hermes.models.endpoint import ApiMode, Endpoint
 from hermes.models.reply import IncompleteReply, Reply, ToolRequest, normalise

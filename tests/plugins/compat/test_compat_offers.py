@@ -57,7 +57,7 @@ def test_the_configuration_is_read_without_secrets_and_never_written(rig: Rig) -
 
 
 def test_a_broken_configuration_file_does_not_break_a_host_that_has_one(rig: Rig) -> None:
-    from hermes.config import Config
+    from hermes.base.config import Config
 
     config = namespace(rig, "hermes_cli.config")
     rig.home.mkdir(exist_ok=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hermes.config.schema.gateway import GatewayPlatformConfig
-from hermes.gateway.adapter import (
+from hermes.base.config.schema.gateway import GatewayPlatformConfig
+from hermes.surfaces.gateway.adapter import (
     BasePlatformAdapter,
     MessageEvent,
     Platform,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.schema.sections import AuxiliaryConfig, AuxiliaryTaskConfig
+from hermes.base.config.schema.sections import AuxiliaryConfig, AuxiliaryTaskConfig
 from hermes.journal.sessions import Sessions
 from hermes.journal.turns.steps import PLUGIN_KEY
 from hermes.testing import ScriptedProvider, text, tool_call

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.errors import PluginError
+from hermes.base.errors import PluginError
 from hermes.plugins.install.install import Installed, install_plugin, remove_plugin, update_plugin
 from hermes.plugins.install.source import FILE_NAME, InstallSource, parse_source, read_record
 from hermes.plugins.loading.discovery import discover

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hermes.base.errors import ConfigError
 from hermes.contract.llm import PluginLlmTrustError
-from hermes.errors import ConfigError
 from hermes.plugins.llm.trust import OVERRIDES, Budget, budget_of, key_of, refusal
 from hermes.testing import ScriptedProvider
 from support.llm_rig import PING, granted, llm_host, write_settings

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.errors import PluginError
+from hermes.base.errors import PluginError
 from hermes.plugins.loading import entry_points as entry_points_module
 from hermes.plugins.loading.discovery import bundled_folder, discover, discover_automatic, find_plugin, plugin_folders
 from hermes.plugins.loading.entry_points import installed_entry_points

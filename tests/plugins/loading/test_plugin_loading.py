@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hermes.errors import Interrupted, PluginError
+from hermes.base.errors import Interrupted, PluginError
 from hermes.plugins.loading.loader import decide
 from hermes.plugins.loading.manifest import PluginManifest
 from support.plugin_rig import Rig
@@ -335,7 +335,7 @@ def test_a_failed_plugin_cannot_register_afterwards(rig: Rig, monkeypatch: pytes
 
 def test_an_interrupt_while_loading_is_not_swallowed(rig: Rig) -> None:
     source = (
-        "from hermes.errors import Interrupted\n"
+        "from hermes.base.errors import Interrupted\n"
         "def register(ctx):\n    ctx.register_hook('pre_tool_call', print)\n    raise Interrupted"
     )
     rig.write("p", source)

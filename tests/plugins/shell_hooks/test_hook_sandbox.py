@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config import load_config
+from hermes.base.config import load_config
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import write_config

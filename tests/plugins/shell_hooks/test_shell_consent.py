@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.schema.sections import ShellHookConfig as Configured
-from hermes.errors import ConfigError
+from hermes.base.config.schema.sections import ShellHookConfig as Configured
+from hermes.base.errors import ConfigError
 from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
 from hermes.plugins.shell_hooks.consent import AllowList
 from support.shell_rig import CALL, ShellRig

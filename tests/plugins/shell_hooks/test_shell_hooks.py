@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.config.schema.sections import ShellHookConfig as Configured
+from hermes.base.config.schema.sections import ShellHookConfig as Configured
+from hermes.base.errors import Interrupted
+from hermes.base.sanitize import Redactor
+from hermes.base.scope import Interrupt, Scope, current_scope
 from hermes.contract.hooks import HOOKS
-from hermes.errors import Interrupted
 from hermes.plugins.shell_hooks.process import MAX_STDOUT, Finished, run_command
 from hermes.plugins.shell_hooks.protocol import HookCommandFailed, hook_input, read_verdict
-from hermes.sanitize import Redactor
-from hermes.scope import Interrupt, Scope, current_scope
 from hermes.tools.sandbox.confinement import Confinement
 from support.shell_rig import CALL, SAVING, ShellRig
 from support.waiting import StoppedClock, finish, read_pid, wait_until_gone

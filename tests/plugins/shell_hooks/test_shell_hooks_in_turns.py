@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from hermes.config import Config
-from hermes.config.schema.sections import AgentConfig, HooksConfig, ModelConfig, ShellHookConfig
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import AgentConfig, HooksConfig, ModelConfig, ShellHookConfig
+from hermes.base.scope import Interrupt
 from hermes.host import Host, HostOptions
-from hermes.scope import Interrupt
 from hermes.testing import EventRecorder, ScriptedProvider, text, tool_call
 from support.waiting import read_pid, wait_until_gone
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.main import main
-from hermes.config import Config
-from hermes.errors import HermesError
+from hermes.base.config import Config
+from hermes.base.errors import HermesError
 from hermes.record.audit.backtest import backtest
+from hermes.surfaces.cli.main import main
 from hermes.testing import ScriptedProvider, text, tool_call, tool_calls
 from support import HostFactory
 

@@ -18,15 +18,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.cli.main import main
-from hermes.config.schema.sections import AuditConfig
-from hermes.errors import HermesError
+from hermes.base.config.schema.sections import AuditConfig
+from hermes.base.errors import HermesError
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.record.audit.evidence import export_evidence, verify_evidence
 from hermes.record.recording import load_recording
 from hermes.record.replay.replay import recorded_config, replay
+from hermes.surfaces.cli.main import main
 from hermes.testing import ScriptedProvider, ScriptedReply, text, tool_call
 from hermes.trace.seals import SealFile, check_signature, public_key_of, read_seals, seal_session
 from support import HostFactory, run_hermes, write_config

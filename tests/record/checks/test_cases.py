@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.main import main
-from hermes.config import Config
-from hermes.errors import HermesError
+from hermes.base.config import Config
+from hermes.base.errors import HermesError
 from hermes.record.bundle import open_bundle
 from hermes.record.checks.cases import find_cases, run_case
 from hermes.record.recording import load_recording
 from hermes.record.replay.replay import recorded_config
+from hermes.surfaces.cli.main import main
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import HostFactory
 

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.cli.main import main
-from hermes.errors import HermesError
+from hermes.base.errors import HermesError
 from hermes.record.checks.evaluation import read_dataset
 from hermes.record.checks.scorers import Sample, make_scorer
+from hermes.surfaces.cli.main import main
 from hermes.testing import RecordedRequest, ScriptedProvider, text
 from support import write_config
 

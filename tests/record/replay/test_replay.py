@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
-from hermes.cli.main import main
-from hermes.config import Config
-from hermes.config.schema.sections import BudgetsConfig
-from hermes.errors import HermesError, SessionNotFound
+from hermes.base.config import Config
+from hermes.base.config.schema.sections import BudgetsConfig
+from hermes.base.errors import HermesError, SessionNotFound
+from hermes.base.scope import Interrupt
 from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.models.endpoint import ApiMode
 from hermes.plugins.context import PluginContext
@@ -23,7 +23,7 @@ from hermes.record.bundle import open_bundle, read_bundle, write_bundle
 from hermes.record.recording import load_recording
 from hermes.record.replay.replay import ReplayResult, ReplaySettings, recorded_config, replay
 from hermes.record.show import difference_lines
-from hermes.scope import Interrupt
+from hermes.surfaces.cli.main import main
 from hermes.testing import ScriptedProvider, ScriptedReply, text, tool_call
 from hermes.testing.scripted.replies import ScriptedCall
 from support import HostFactory, trace_runs

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hermes.errors import PluginError
+from hermes.base.errors import PluginError
 from hermes.tools.arguments import fields, text
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.declarations.builtin import DECLARED

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes.errors import Interrupted
+from hermes.base.errors import Interrupted
 from hermes.tools.files.read_file import run_read_file
 from hermes.tools.registry import ToolContext, ToolLimits
 from support.waiting import finish

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.scope import Interrupt
+from hermes.base.scope import Interrupt
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.search.globs import path_filter
 from hermes.tools.search.query import Query

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hermes.errors import Interrupted
+from hermes.base.errors import Interrupted
 from hermes.tools.registry import ToolContext, ToolLimits
 from hermes.tools.search.search_files import run_search_files
 from support.waiting import finish

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.config.schema.sections import SkillsConfig
-from hermes.errors import HermesError
+from hermes.base.config.schema.sections import SkillsConfig
+from hermes.base.errors import HermesError
 from hermes.plugins.registry import Skill
 from hermes.tools.skills import index
 from hermes.tools.skills.content import skill_file, skill_text, skill_view

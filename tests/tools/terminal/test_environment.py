@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.config.schema.sections import TerminalConfig
-from hermes.sanitize import Redactor
-from hermes.scope import Scope
+from hermes.base.config.schema.sections import TerminalConfig
+from hermes.base.sanitize import Redactor
+from hermes.base.scope import Scope
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.registry import ToolContext

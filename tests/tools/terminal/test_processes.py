@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes.errors import Interrupted
+from hermes.base.errors import Interrupted
 from hermes.tools.registry import ToolContext, ToolLimits
 from hermes.tools.sandbox.confinement import Confinement
 from hermes.tools.terminal.background import ProcessTable

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hermes.errors import Interrupted
+from hermes.base.errors import Interrupted
 from hermes.tools.registry import ToolContext, ToolLimits
 from hermes.tools.terminal.terminal import run_terminal
 from support.waiting import finish

@@ -17,11 +17,11 @@ import pypdf
 import pytest
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
-from hermes.config.schema.sections import SecurityConfig, WebConfig
+from hermes.base.config.schema.sections import SecurityConfig, WebConfig
+from hermes.base.http.address import Address
+from hermes.base.http.ssrf import public_only
+from hermes.base.scope import Scope, current_scope
 from hermes.host import Host
-from hermes.http.address import Address
-from hermes.http.ssrf import public_only
-from hermes.scope import Scope, current_scope
 from hermes.testing import ScriptedProvider, text, tool_call
 from hermes.tools.web import web_fetch
 from support.configured import configured_host

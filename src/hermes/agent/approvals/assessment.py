@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hermes.agent.approvals import messages
 from hermes.agent.approvals.modes import asked, refuses
 from hermes.agent.approvals.rules import ApprovalRules
-from hermes.config.schema.modes import MODES, PermissionMode
+from hermes.base.config.schema.modes import MODES, PermissionMode
 
 if TYPE_CHECKING:
     from hermes.agent.approvals.examination import Examination

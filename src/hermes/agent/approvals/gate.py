@@ -14,14 +14,14 @@ from hermes.agent.approvals.model_approval import ModelApproval
 from hermes.agent.approvals.modes import KEEP_CHANGE, OUTSIDE_SANDBOX, SessionModes, more_careful
 from hermes.agent.approvals.responder import ApprovalRequest, Responder, Responders
 from hermes.agent.approvals.rules import ApprovalRules
-from hermes.config.schema.modes import MODES, UNASKED_MODE, PermissionMode
-from hermes.errors import HermesError
+from hermes.base.config.schema.modes import MODES, UNASKED_MODE, PermissionMode
+from hermes.base.errors import HermesError
+from hermes.base.sanitize import Redactor
+from hermes.base.scope import SCHEDULED, Scope
 from hermes.hooks.answers import plain
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
 from hermes.journal.questions import Questions
-from hermes.sanitize import Redactor
-from hermes.scope import SCHEDULED, Scope
 from hermes.tools.registry import Args, Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ class Approvals:
         self.rules.approve(rules)
         if not self.keeps_rules:
             return
-        from hermes.config.edit import edit_list  # brings a YAML library along that keeps comments
+        from hermes.base.config.edit import edit_list  # brings a YAML library along that keeps comments
 
         try:
             edit_list(self._home, "command_allowlist", add=rules)

@@ -6,7 +6,7 @@ import threading
 
 import msgspec
 
-from hermes.config.schema.sections import ToolLoopGuardrailsConfig
+from hermes.base.config.schema.sections import ToolLoopGuardrailsConfig
 from hermes.contract.events import ToolStatus
 from hermes.tools.registry import Args
 

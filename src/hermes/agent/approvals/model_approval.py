@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from hermes.agent.llm.side_call import SideModel
+from hermes.base.sanitize import Redactor
+from hermes.base.scope import Scope
 from hermes.models.endpoint import Endpoint
-from hermes.sanitize import Redactor
-from hermes.scope import Scope
 
 log = logging.getLogger("hermes.approvals")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from hermes.config.schema.modes import DEFAULT_MODE, MODES, STEPPED, UNASKED_MODE, PermissionMode
+from hermes.base.config.schema.modes import DEFAULT_MODE, MODES, STEPPED, UNASKED_MODE, PermissionMode
 
 if TYPE_CHECKING:
     from hermes.policy import Finding

@@ -12,11 +12,11 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
 
 from hermes.agent.approvals.messages import why
+from hermes.base.errors import Interrupted, JournalError, TurnSuspended
+from hermes.base.scope import new_id
 from hermes.contract.events import ApprovalAnswered, ApprovalRequested
-from hermes.errors import Interrupted, JournalError, TurnSuspended
 from hermes.hooks.table import Hooks
 from hermes.journal.questions import QuestionRow, Questions, abridged
-from hermes.scope import new_id
 from hermes.tools.registry import Args, Tool, ToolContext
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from hermes.scope import Interrupt
+from hermes.base.scope import Interrupt
 
 Choice = Literal["once", "session", "always", "deny", "timeout"]
 

@@ -7,8 +7,8 @@ from copy import copy
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hermes.config.schema.modes import DEFAULT_MODE, MODES, PermissionMode
-from hermes.config.schema.sections import Config, ToolRule
+from hermes.base.config.schema.modes import DEFAULT_MODE, MODES, PermissionMode
+from hermes.base.config.schema.sections import Config, ToolRule
 
 if TYPE_CHECKING:
     from hermes.policy import Finding

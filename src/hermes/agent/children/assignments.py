@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from hermes.config.schema.sections import DelegationConfig
-from hermes.errors import HermesError, did_you_mean
+from hermes.base.config.schema.sections import DelegationConfig
+from hermes.base.errors import HermesError, did_you_mean
 from hermes.tools.declarations.builtin import kept_from
 from hermes.tools.registry import Args, Tool, ToolRegistry
 from hermes.tools.toolsets import toolset_name, toolsets
 
 if TYPE_CHECKING:
-    from hermes.tools.prompt_files import PromptFile
+    from hermes.tools.skills.prompt_files import PromptFile
 
 Role = Literal["leaf", "orchestrator"]
 

@@ -12,10 +12,10 @@ from hermes.agent.events import Listener, ignore_events
 from hermes.agent.llm.model_runtime import ModelRuntime
 from hermes.agent.runtime import ParentCall
 from hermes.agent.session import Session
-from hermes.errors import Interrupted, TurnSuspended
+from hermes.base.errors import Interrupted, TurnSuspended
+from hermes.base.scope import Interrupt, Scope
 from hermes.journal.sessions import Sessions
-from hermes.scope import Interrupt, Scope
-from hermes.tools.prompt_files import PromptFile
+from hermes.tools.skills.prompt_files import PromptFile
 
 #: A child session has one turn, so that any fixed idempotency key will do.
 _REQUEST_KEY = "delegated"

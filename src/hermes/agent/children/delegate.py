@@ -19,8 +19,8 @@ from hermes.agent.children.report import ChildReport, report_on
 from hermes.agent.events import Listener, ignore_events
 from hermes.agent.pipelines.tool_call import MAX_RESULT_CHARS
 from hermes.agent.workers import GRACE_SECONDS, POLL_SECONDS
+from hermes.base.errors import HermesError, Interrupted, TurnSuspended
 from hermes.contract.events import ChildActivity, ChildEnded, ChildStarted, ToolStarted, TurnEvent
-from hermes.errors import HermesError, Interrupted, TurnSuspended
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
 

@@ -8,7 +8,9 @@ from typing import Any, Literal
 import msgspec
 
 from hermes.agent.children.child import TIMED_OUT, Child
-from hermes.errors import Interrupted, JournalError
+from hermes.base.errors import Interrupted, JournalError
+from hermes.base.sanitize import Redactor
+from hermes.base.scope import Scope
 from hermes.journal.bodies import message_text
 from hermes.journal.events import read_events, readable
 from hermes.journal.history.rows import (
@@ -25,8 +27,6 @@ from hermes.journal.sessions import Sessions
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 from hermes.journal.turns.steps import is_aside
-from hermes.sanitize import Redactor
-from hermes.scope import Scope
 from hermes.tools.results import is_marked
 
 ChildStatus = Literal["completed", "failed", "interrupted", "timeout", "error"]

@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent.context.tokens import estimate
-from hermes.config.schema.sections import CompressionConfig
-from hermes.errors import ProviderError
+from hermes.base.config.schema.sections import CompressionConfig
+from hermes.base.errors import ProviderError
 from hermes.journal.turns.steps import Message
 
 if TYPE_CHECKING:

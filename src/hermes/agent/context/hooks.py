@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from hermes.agent.context.setup import spill
 from hermes.agent.events import TurnStatus, changed_paths, is_code
 from hermes.agent.pipelines.model_call import attempt_id
+from hermes.base.errors import Interrupted
 from hermes.contract.events import (
     AnswerTransform,
     AnswerVerification,
@@ -21,7 +22,6 @@ from hermes.contract.events import (
     TurnEnded,
     TurnStarted,
 )
-from hermes.errors import Interrupted
 from hermes.hooks.observers import Answer, Emitter
 from hermes.journal.records import SetupRecord
 from hermes.journal.turns.decisions import PluginDecision

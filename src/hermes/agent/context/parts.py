@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from hermes.agent.llm.model_runtime import ModelRuntime
     from hermes.agent.memory.memory import Memory
     from hermes.agent.runtime import Runtime
+    from hermes.base.sanitize import Memo
+    from hermes.base.scope import Scope
     from hermes.contract.events import ToolEnded
     from hermes.journal.turns.steps import TurnJournal
-    from hermes.sanitize import Memo
-    from hermes.scope import Scope
     from hermes.tools.registry import Tool
 
 

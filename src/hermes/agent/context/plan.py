@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from hermes.agent.context.tokens import estimate, message_tokens
-from hermes.config.schema.sections import CompressionConfig
+from hermes.base.config.schema.sections import CompressionConfig
 from hermes.journal.turns.steps import Message
 
 #: The beginning of the message that replaces everything summarised so far.

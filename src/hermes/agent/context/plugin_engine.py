@@ -9,13 +9,13 @@ from typing import Any, cast
 from hermes.agent.context.plan import pairing_problem
 from hermes.agent.context.tokens import estimate
 from hermes.agent.workers import Workers, wait_for
+from hermes.base.scope import Interrupt
 from hermes.hooks.callback import accepted_names, describe
 from hermes.hooks.copies import isolate
 from hermes.hooks.threads.event_loop import AsyncLoop
 from hermes.journal.bodies import to_json
 from hermes.journal.turns.steps import Message
 from hermes.plugins.tool_handler import check_name, read_schema, runner
-from hermes.scope import Interrupt
 from hermes.tools.registry import Tool
 
 log = logging.getLogger("hermes.context")

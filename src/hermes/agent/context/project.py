@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.config.trust import is_text_for_agents, repository_root
+from hermes.base.config.trust import is_text_for_agents, repository_root
 from hermes.contract.events import ToolEnded
 from hermes.tools.declarations.declaration import Declaration, resolve_paths
 

@@ -13,14 +13,14 @@ from hermes.agent.context.transcript import MessagePlace
 from hermes.agent.context.window import ASK_FROM_TOKENS
 from hermes.agent.images.describe import replace_images
 from hermes.agent.pipelines.model_call import ToolDefinition
+from hermes.base.errors import HermesError
+from hermes.base.scope import Scope, current_scope
 from hermes.contract.events import ContextCompacted
-from hermes.errors import HermesError
 from hermes.journal.history.compactions import record_compaction
 from hermes.journal.records import Compaction, WindowRecord
 from hermes.journal.sessions import Sessions
 from hermes.journal.turns.steps import Message
 from hermes.models.costs.usage import Usage
-from hermes.scope import Scope, current_scope
 
 if TYPE_CHECKING:
     from hermes.agent.context.parts import TurnParts

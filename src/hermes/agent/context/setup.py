@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hermes.agent.context.inputs import PromptFacts, place_facts
 from hermes.agent.pipelines.model_call import ToolDefinition
-from hermes.config.principals import principal_home
+from hermes.base.config.principals import principal_home
 from hermes.journal.bodies import message_text
 from hermes.journal.records import SetupRecord
 from hermes.tools.skills.skills import VIEW

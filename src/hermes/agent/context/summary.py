@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from hermes.agent.context.plan import SUMMARY_MARK, cut, is_summary
 from hermes.agent.context.tokens import BYTES_PER_TOKEN, text_tokens
-from hermes.errors import ProviderError
+from hermes.base.errors import ProviderError
+from hermes.base.scope import new_id
 from hermes.journal.bodies import message_text
 from hermes.journal.turns.steps import Message
-from hermes.scope import new_id
 
 #: Puts a question to a model and returns the text of its answer.
 Ask = Callable[[list[Message]], str]

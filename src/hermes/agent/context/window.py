@@ -11,24 +11,24 @@ from hermes.agent.context.tokens import estimate, tools_tokens
 from hermes.agent.llm.models import Models
 from hermes.agent.llm.side_call import SideModel
 from hermes.agent.workers import Workers
-from hermes.config.schema.sections import CompressionConfig, Config
-from hermes.errors import PluginError, did_you_mean
+from hermes.base.config.schema.sections import CompressionConfig, Config
+from hermes.base.errors import PluginError, did_you_mean
+from hermes.base.scope import Scope
 from hermes.hooks.callback import describe
 from hermes.hooks.table import Hooks
 from hermes.journal.turns.steps import Message
-from hermes.local.endpoint import is_embedded, is_local
 from hermes.models.costs.price_lookup import known_model
 from hermes.models.costs.usage import Usage
 from hermes.models.endpoint import Endpoint
+from hermes.models.local.endpoint import is_embedded, is_local
 from hermes.plugins.registry import PluginSet
-from hermes.scope import Scope
 from hermes.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     from hermes.agent.context.plugin_engine import PluginEngine
     from hermes.agent.context.summary import Ask
     from hermes.agent.pipelines.model_call import ToolDefinition
-    from hermes.scope import Interrupt
+    from hermes.base.scope import Interrupt
 
 log = logging.getLogger("hermes.context")
 
@@ -124,7 +124,7 @@ class Contexts:
     def seen_by(self, endpoint: Endpoint) -> int:
         """How many tokens of a conversation a model sees: the embedded one only what its wire keeps."""
         if is_embedded(endpoint):
-            from hermes.local.prompt.conversation import MOST_TOKENS  # only that model needs it
+            from hermes.models.local.prompt.conversation import MOST_TOKENS  # only that model needs it
 
             return MOST_TOKENS
         return self.length_for(endpoint)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hermes.errors import HermesError
+from hermes.base.errors import HermesError
 
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
 #: Images found in the text of one message; further ones stay words.

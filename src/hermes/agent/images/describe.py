@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from hermes.agent.llm.models import Models
 from hermes.agent.llm.side_call import SideModel
-from hermes.errors import HermesError, ProviderError
+from hermes.base.errors import HermesError, ProviderError
+from hermes.base.scope import Scope
 from hermes.journal.bodies import message_text
 from hermes.journal.events import read_events, readable
 from hermes.journal.store.port import Store
 from hermes.models.endpoint import Endpoint
 from hermes.models.vision import sees_images
-from hermes.scope import Scope
 
 Message = dict[str, Any]
 

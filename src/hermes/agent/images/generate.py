@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hermes.agent.workers import Workers, wait_for
-from hermes.config.principals import make_private, principal_home
-from hermes.config.schema.sections import ImageGenConfig
-from hermes.errors import HermesError, Interrupted
-from hermes.scope import Interrupt
+from hermes.base.config.principals import make_private, principal_home
+from hermes.base.config.schema.sections import ImageGenConfig
+from hermes.base.errors import HermesError, Interrupted
+from hermes.base.scope import Interrupt
 
 if TYPE_CHECKING:
     from hermes.plugins.registry import PluginSet, ProviderOffer
@@ -100,7 +100,7 @@ class ImageMaker:
             return base64.b64decode(image.partition(",")[2])
         try:
             if image.lower().startswith(("http://", "https://")):
-                from hermes.http.fetch import fetch
+                from hermes.base.http.fetch import fetch
 
                 return fetch(image, max_bytes=MAX_IMAGE_BYTES, allow_private=self._allow_private).data
             return self._taken_over(Path(image))

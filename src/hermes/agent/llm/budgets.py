@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from hermes.agent.context.tokens import estimate, tools_tokens
 from hermes.agent.llm.model_runtime import OUTPUT_LIMITS
-from hermes.config.schema.sections import BudgetLimitsConfig, BudgetsConfig
-from hermes.errors import BudgetExceeded, TurnSuspended
+from hermes.base.config.schema.sections import BudgetLimitsConfig, BudgetsConfig
+from hermes.base.errors import BudgetExceeded, TurnSuspended
 from hermes.journal.usage.plugins import calls_in_session
 from hermes.journal.usage.sums import Spent, spent_in_session, spent_in_turn, spent_today
 from hermes.models.costs.price_lookup import known_model
@@ -26,10 +26,10 @@ from hermes.models.costs.usage import Usage
 if TYPE_CHECKING:
     from hermes.agent.approvals.responder import Responders
     from hermes.agent.pipelines.attempt import Attempt
+    from hermes.base.scope import Scope
     from hermes.journal.store.port import Store
     from hermes.models.costs.prices import Rates
     from hermes.models.endpoint import Endpoint
-    from hermes.scope import Scope
 
 log = logging.getLogger("hermes.budgets")
 

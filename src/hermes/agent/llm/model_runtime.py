@@ -10,11 +10,11 @@ import msgspec
 if TYPE_CHECKING:
     from hermes.agent.llm.budgets import Budgets
     from hermes.agent.pipelines.attempt import EndpointAccess
+    from hermes.base.sanitize import Redactor
     from hermes.hooks.table import Hooks
     from hermes.models.endpoint import Endpoint
     from hermes.models.health import Health
     from hermes.models.retry import KeyRing
-    from hermes.sanitize import Redactor
 
 #: What the limit of an answer is called on one wire or another.
 OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")

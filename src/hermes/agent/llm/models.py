@@ -11,21 +11,21 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.llm.model_runtime import ModelRuntime
-from hermes.config.schema.sections import AuxiliaryTaskConfig, Config, ModelConfig
-from hermes.errors import ConfigError, CredentialError, HermesError, NotConfigured
+from hermes.base.config.schema.sections import AuxiliaryTaskConfig, Config, ModelConfig
+from hermes.base.errors import ConfigError, CredentialError, HermesError, NotConfigured
+from hermes.base.sanitize import Redactor, is_secret_key
 from hermes.hooks.table import Hooks
-from hermes.local.endpoint import LOCAL, is_embedded, is_local
-from hermes.local.service import LocalService
 from hermes.models.credentials.home_keys import HomeKeys
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
 from hermes.models.health import Health
+from hermes.models.local.endpoint import LOCAL, is_embedded, is_local
+from hermes.models.local.service import LocalService
 from hermes.models.profiles import CUSTOM, PROFILES, Profile
 from hermes.models.retry import Attempts, attempts
 from hermes.models.routing import another_model, endpoint_for, endpoints_for, name_of
 from hermes.models.wires.wire import Transport, Wire
 from hermes.plugins.registry import PluginSet
-from hermes.sanitize import Redactor, is_secret_key
 
 if TYPE_CHECKING:
     from hermes.agent.llm.budgets import Budgets

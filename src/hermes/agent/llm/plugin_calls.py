@@ -20,9 +20,11 @@ from hermes.agent.llm.plugin_options import (
 )
 from hermes.agent.pipelines.attempt import Attempt, call_content
 from hermes.agent.workers import Workers
-from hermes.config.load import FreshConfig
+from hermes.base.config.load import FreshConfig
+from hermes.base.errors import HermesError, ProviderError, did_you_mean
+from hermes.base.sanitize import REDACTED
+from hermes.base.scope import Interrupt, Scope, current_scope, new_id
 from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult, PluginLlmTrustError, PluginLlmUsage
-from hermes.errors import HermesError, ProviderError, did_you_mean
 from hermes.journal.store.port import Store
 from hermes.journal.turns.steps import PLUGIN_KEY
 from hermes.models.endpoint import Endpoint
@@ -31,8 +33,6 @@ from hermes.models.retry import Attempts, Failure, Send, before_deadline, retry
 from hermes.models.wires.wire import ModelRequest
 from hermes.plugins.llm.structured import StructuredQuestion
 from hermes.plugins.llm.trust import SETTINGS, budget_of, key_of, refusal, unknown_settings
-from hermes.sanitize import REDACTED
-from hermes.scope import Interrupt, Scope, current_scope, new_id
 
 if TYPE_CHECKING:
     from hermes.agent.llm.budgets import Reservation
@@ -134,7 +134,7 @@ class PluginCall:
 
     async def answer_async(self) -> Reply:
         """Ask, for a caller on an event loop: on a worker thread, which a cancelled task interrupts."""
-        from hermes.http.threads import run_in_thread
+        from hermes.base.http.threads import run_in_thread
 
         return await run_in_thread(self.answer, self._scope.interrupt if self._scope else None)
 

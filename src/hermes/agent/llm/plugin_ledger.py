@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes.agent.llm.models import Models
 from hermes.agent.workers import Workers
-from hermes.config.schema.sections import BudgetLimitsConfig
+from hermes.base.config.schema.sections import BudgetLimitsConfig
+from hermes.base.errors import BudgetExceeded, HermesError, JournalError
 from hermes.contract.llm import PluginLlmBudgetError
-from hermes.errors import BudgetExceeded, HermesError, JournalError
 from hermes.journal.store.port import Store
 from hermes.journal.turns.steps import ModelCallRow, record_plugin_calls
 from hermes.plugins.llm.trust import Budget, key_of
 
 if TYPE_CHECKING:
     from hermes.agent.llm.budgets import Reservation
+    from hermes.base.scope import Scope
     from hermes.models.endpoint import Endpoint
-    from hermes.scope import Scope
 
 log = logging.getLogger("hermes.plugins")
 

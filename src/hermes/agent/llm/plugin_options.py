@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from hermes.agent.llm.models import Models
-from hermes.config.schema.sections import AgentProfileConfig
-from hermes.errors import ConfigError, HermesError, did_you_mean
+from hermes.base.config.schema.sections import AgentProfileConfig
+from hermes.base.errors import ConfigError, HermesError, did_you_mean
 from hermes.models.endpoint import Endpoint
 from hermes.models.vision import able_to_read, sees_images
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from hermes.agent.llm.models import Models
 from hermes.agent.pipelines.attempt import Attempt, call_content
-from hermes.errors import ProviderError
+from hermes.base.errors import ProviderError
+from hermes.base.scope import Scope, new_id
 from hermes.journal.store.port import Store
 from hermes.journal.turns.steps import SIDE_KEY, record_model_call
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import Reply
 from hermes.models.retry import Failure, Send, retry
 from hermes.models.wires.wire import ModelRequest
-from hermes.scope import Scope, new_id
 
 log = logging.getLogger("hermes.side_call")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from hermes.sanitize import Redactor
+from hermes.base.sanitize import Redactor
 
 #: Invisible characters, which can hide an injected order in a harmless text, or reverse its direction. The joiners that
 #: emoji and several scripts need are not among them.

@@ -6,11 +6,11 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hermes.config.principals import principal_home
-from hermes.config.schema.sections import MemoryConfig
-from hermes.errors import PluginError
-from hermes.sanitize import Redactor
-from hermes.scope import Scope
+from hermes.base.config.principals import principal_home
+from hermes.base.config.schema.sections import MemoryConfig
+from hermes.base.errors import PluginError
+from hermes.base.sanitize import Redactor
+from hermes.base.scope import Scope
 
 if TYPE_CHECKING:
     from hermes.agent.memory.notes import NoteFile

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes.errors import ConfigError, HermesError
+from hermes.base.errors import ConfigError, HermesError
 
 #: The line between two entries.
 DELIMITER = "§"
@@ -82,7 +82,7 @@ class NoteFile:
             raise NotesError(f"{self.path} is not UTF-8 text; ask the user to repair or remove it") from None
 
     def _write(self, text: str) -> None:
-        from hermes.config.files import write_atomically
+        from hermes.base.config.files import write_atomically
 
         # This process holds the lock, so half-written files are left over from crashes.
         target = Path(os.path.realpath(self.path))

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from hermes.agent.workers import POLL_SECONDS, Workers
-from hermes.errors import PluginError
+from hermes.base.errors import PluginError
+from hermes.base.scope import Interrupt, Scope
 from hermes.hooks.callback import accepted_names, describe
 from hermes.hooks.copies import isolate
 from hermes.hooks.queue import BackgroundQueue
 from hermes.hooks.threads.event_loop import AsyncLoop
 from hermes.plugins.registry import PluginSet, ProviderOffer
 from hermes.plugins.tool_handler import check_name, read_schema, runner
-from hermes.scope import Interrupt, Scope
 from hermes.tools.declarations.declaration import Declaration, Shown
 from hermes.tools.registry import Tool
 from hermes.tools.results import tool_error

@@ -16,11 +16,11 @@ from hermes.models.reply import Completion, Reply, reply_from
 
 if TYPE_CHECKING:
     from hermes.agent.llm.budgets import CallBudget, Reservation
+    from hermes.base.sanitize import Redactor
+    from hermes.base.scope import Interrupt
     from hermes.models.endpoint import Endpoint
     from hermes.models.wires.request_body import BodyEncoder
     from hermes.models.wires.wire import HttpRequest, ModelRequest, Transport, Wire
-    from hermes.sanitize import Redactor
-    from hermes.scope import Interrupt
 
 
 class EndpointAccess(Protocol):

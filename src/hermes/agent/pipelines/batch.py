@@ -15,8 +15,8 @@ import msgspec
 from hermes.agent.approvals.guardrail import LoopGuardrail
 from hermes.agent.events import ignore_events
 from hermes.agent.workers import wait_for
+from hermes.base.errors import Interrupted, TurnSuspended
 from hermes.contract.events import CheckpointMissing, ToolEnded, ToolStarted
-from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.execution_chain import culprit_of
 from hermes.journal.records import CallRecord
 from hermes.journal.turns.steps import NO_FIELDS, Message

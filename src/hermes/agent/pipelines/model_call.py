@@ -13,6 +13,9 @@ from msgspec import UNSET
 from hermes.agent.events import Listener, ignore_events
 from hermes.agent.llm.model_runtime import OUTPUT_LIMITS, ModelRuntime
 from hermes.agent.pipelines.attempt import Attempt, DigestingWire
+from hermes.base.errors import HermesError, Interrupted, ProviderError
+from hermes.base.sanitize import Memo, sanitise
+from hermes.base.scope import Scope
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
@@ -26,7 +29,6 @@ from hermes.contract.events import (
     TextWithdrawn,
 )
 from hermes.contract.response import Record, chat_response
-from hermes.errors import HermesError, Interrupted, ProviderError
 from hermes.hooks.observers import Emitter
 from hermes.journal.bodies import prepare_struct
 from hermes.journal.crash import crash_point
@@ -40,8 +42,6 @@ from hermes.models.retry import Failure, Send, Sleep, attempts, retry
 from hermes.models.vision import able_to_read
 from hermes.models.wires.request_body import BodyEncoder
 from hermes.models.wires.wire import Delta, ModelRequest
-from hermes.sanitize import Memo, sanitise
-from hermes.scope import Scope
 
 if TYPE_CHECKING:
     from hermes.agent.llm.budgets import CallBudget, Reservation

@@ -19,10 +19,11 @@ from hermes.agent.approvals.assessment import Decision
 from hermes.agent.approvals.gate import plugin_decision
 from hermes.agent.approvals.guardrail import LoopGuardrail
 from hermes.agent.runtime import OpenSession, Runtime
-from hermes.config.principals import principal_home
-from hermes.config.schema.modes import MODES
+from hermes.base.config.principals import principal_home
+from hermes.base.config.schema.modes import MODES
+from hermes.base.errors import Interrupted, TurnSuspended
+from hermes.base.scope import Scope, current_scope
 from hermes.contract.events import TerminalOutputTransform, ToolEnded, ToolStarted, ToolStatus
-from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.answers import plain
 from hermes.hooks.execution_chain import culprit_of
 from hermes.hooks.observers import Emitter, first_text
@@ -31,15 +32,14 @@ from hermes.journal.crash import crash_point
 from hermes.journal.records import CallRecord, ClaimRecord, ResultChange
 from hermes.journal.turns.decisions import PluginDecision, decisions_of
 from hermes.models.reply import ToolRequest
-from hermes.scope import Scope, current_scope
 from hermes.tools.arguments import check_args, coerce_args, parse_arguments
 from hermes.tools.registry import Args, Tool, ToolContext
 from hermes.tools.results import is_only_error, mark_untrusted, tool_error, tool_result
 
 if TYPE_CHECKING:
-    from hermes.checkpoints.recorder import TurnInProgress
     from hermes.journal.turns.steps import TurnJournal
     from hermes.policy import Finding
+    from hermes.tools.files.checkpoints.recorder import TurnInProgress
     from hermes.tools.files.guard import FileGuard
     from hermes.tools.sandbox.undone import UndoneChange
 
@@ -293,7 +293,7 @@ class ToolCall(msgspec.Struct):
         is_writer = declared is not None and declared.is_writer
         if checkpoints is None or not (is_writer or self._may_change_tree):
             return tool.run(args, self.context)
-        from hermes.checkpoints.store import CheckpointError
+        from hermes.tools.files.checkpoints.store import CheckpointError
 
         paths = declared.written_paths(args, self.context.cwd) if declared is not None and is_writer else None
         try:
@@ -303,7 +303,7 @@ class ToolCall(msgspec.Struct):
 
     def _turn_in_progress(self) -> TurnInProgress:
         """The turn of the user that the call belongs to, also when a child agent makes the call."""
-        from hermes.checkpoints.recorder import TurnInProgress
+        from hermes.tools.files.checkpoints.recorder import TurnInProgress
 
         session: OpenSession | None = self.runtime.open_sessions.get(self.scope.session_id)
         while session is not None and session.parent is not None:

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent.llm.models import Models
-from hermes.errors import Interrupted
-from hermes.peers.addresses import find_peer
-from hermes.peers.failures import PeerError, missing_sdk
-from hermes.scope import Interrupt
+from hermes.base.errors import Interrupted
+from hermes.base.scope import Interrupt
+from hermes.tools.peers.addresses import find_peer
+from hermes.tools.peers.failures import PeerError, missing_sdk
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
 from hermes.tools.terminal.output import shorten
@@ -20,8 +20,8 @@ from hermes.tools.terminal.output import shorten
 if TYPE_CHECKING:
     from a2a.types import AgentCard
 
-    from hermes.peers.client import PeerClient
-    from hermes.peers.reply import PeerReply
+    from hermes.tools.peers.client import PeerClient
+    from hermes.tools.peers.reply import PeerReply
 
 #: Words about its work that the model is shown of a long answer.
 _NOTES = 20
@@ -87,7 +87,7 @@ def _call(args: Args, context: ToolContext, models: Models, work: Callable[[Peer
         peer = find_peer(config.a2a, os.environ, str(args["agent"]))
         models.redactor.add_secret(peer.token)
         try:
-            from hermes.peers.client import PeerCallOptions, connect_peer
+            from hermes.tools.peers.client import PeerCallOptions, connect_peer
         except ModuleNotFoundError as error:
             raise missing_sdk(error) from None
         options = PeerCallOptions(

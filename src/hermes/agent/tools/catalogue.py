@@ -14,7 +14,7 @@ from hermes.tools.registry import Args, Tool, ToolContext
 
 if TYPE_CHECKING:
     from hermes.agent.runtime import Runtime
-    from hermes.tools.prompt_files import PromptFile
+    from hermes.tools.skills.prompt_files import PromptFile
 
 Run = Callable[[Args, ToolContext], str]
 

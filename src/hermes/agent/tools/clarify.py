@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hermes.agent.approvals.question import StoredQuestion, call_digest
+from hermes.base.scope import new_id
 from hermes.journal.questions import QuestionRow, Questions
-from hermes.scope import new_id
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from hermes.errors import TurnSuspended, did_you_mean
-from hermes.scope import Interrupt
+from hermes.base.errors import TurnSuspended, did_you_mean
+from hermes.base.scope import Interrupt
 from hermes.tools.code import __file__ as _package
 from hermes.tools.declarations.builtin import kept_from
 from hermes.tools.registry import Args, Tool, ToolContext

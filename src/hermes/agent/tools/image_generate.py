@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.errors import HermesError
+from hermes.base.errors import HermesError
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result
 

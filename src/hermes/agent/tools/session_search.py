@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.errors import HermesError, SessionNotFound
+from hermes.base.errors import HermesError, SessionNotFound
+from hermes.base.scope import Scope
 from hermes.journal.history.passages import PassageMessage, families, family_of, passage
 from hermes.journal.history.search import Hit, SearchIndex
 from hermes.journal.sessions import SessionRow, Sessions
 from hermes.journal.store.port import Store
-from hermes.scope import Scope
 from hermes.tools.arguments import bounded_int
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result

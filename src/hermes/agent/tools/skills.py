@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.errors import HermesError, did_you_mean
+from hermes.base.errors import HermesError, did_you_mean
 from hermes.tools.files.workspace import opened_path
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result

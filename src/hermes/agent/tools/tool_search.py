@@ -20,7 +20,7 @@ from hermes.tools.results import tool_error, tool_result
 
 if TYPE_CHECKING:
     from hermes.agent.runtime import OpenSession, Runtime
-    from hermes.config.schema.sections import ToolSearchConfig
+    from hermes.base.config.schema.sections import ToolSearchConfig
 
 SEARCH, DESCRIBE, CALL = "tool_search", "tool_describe", "tool_call"
 TOOLSET = "tool_search"

@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent.images.attachments import MAX_IMAGE_BYTES, image_type
-from hermes.errors import HermesError
+from hermes.base.errors import HermesError
 from hermes.tools.files.opening import NotAFile
 from hermes.tools.files.paths import kind_of, why
 from hermes.tools.registry import Args, ToolContext
@@ -55,7 +55,7 @@ def _image(place: str, context: ToolContext, runtime: Runtime) -> dict[str, Any]
 
 
 def _fetched(url: str, context: ToolContext, runtime: Runtime) -> dict[str, Any]:
-    from hermes.http.fetch import fetch
+    from hermes.base.http.fetch import fetch
 
     if context.confinements.redactor.mask_known(url) != url:
         raise HermesError("image_url contains a secret of the user, which must not leave; it was not fetched")

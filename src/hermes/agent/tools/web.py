@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from hermes.agent.workers import Workers, wait_for
-from hermes.config.schema.sections import WebConfig
-from hermes.errors import HermesError, Interrupted
+from hermes.base.config.schema.sections import WebConfig
+from hermes.base.errors import HermesError, Interrupted
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result
 
 if TYPE_CHECKING:
+    from hermes.base.http.client import HttpClient
     from hermes.hooks.threads.event_loop import AsyncLoop
-    from hermes.http.client import HttpClient
     from hermes.plugins.registry import PluginSet, ProviderOffer
 
 _KIND = "web_search_provider"

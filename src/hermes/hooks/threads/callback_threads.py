@@ -15,10 +15,10 @@ from threading import TIMEOUT_MAX, get_ident
 from time import monotonic
 from typing import Any
 
-from hermes.errors import Interrupted
+from hermes.base.errors import Interrupted
+from hermes.base.scope import Interrupt
 from hermes.hooks.threads.event_loop import CANCELLED_GRACE
 from hermes.hooks.threads.timed_call import TimedCall, current_call, restore_recursion_limit
-from hermes.scope import Interrupt
 
 log = logging.getLogger("hermes.hooks")
 

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from hermes.scope import current_scope
+from hermes.base.scope import current_scope
 
 if TYPE_CHECKING:
     import asyncio

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, cast
 
-from hermes.config.schema.sections import PluginsConfig
+from hermes.base.config.schema.sections import PluginsConfig
 
 log = logging.getLogger("hermes.hooks")
 

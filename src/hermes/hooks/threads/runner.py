@@ -7,12 +7,12 @@ from contextvars import copy_context
 from threading import get_ident
 from typing import Any
 
-from hermes.errors import Interrupted, TurnSuspended
+from hermes.base.errors import Interrupted, TurnSuspended
+from hermes.base.scope import current_scope
 from hermes.hooks.threads.callback_threads import CallbackThread, CallbackThreads
 from hermes.hooks.threads.event_loop import AsyncLoop, late_text
 from hermes.hooks.threads.limits import PluginLimits
 from hermes.hooks.threads.timed_call import TimedCall, current_call
-from hermes.scope import current_scope
 
 #: Exceptions of the runtime's own, which pass through plugins' code. Every other one is the plugin's failure.
 OWN_SIGNALS = (Interrupted, TurnSuspended)

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from threading import Lock, get_ident
 from time import monotonic
 
-from hermes.errors import PluginError
+from hermes.base.errors import PluginError
 
 #: No limit.
 FOREVER = float("inf")

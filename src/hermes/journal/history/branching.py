@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from hermes.errors import JournalError, SessionNotFound
+from hermes.base.errors import JournalError, SessionNotFound
 from hermes.journal.bodies import clean_text
 from hermes.journal.events import chain_events
 from hermes.journal.runner import Runner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
 from hermes.journal.bodies import to_json, unpack
 from hermes.journal.events import NewEvent, append_events, compactions_in, readable
 from hermes.journal.leases import take_lease

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hermes.errors import HermesError
+from hermes.base.errors import HermesError
 from hermes.journal.bodies import MissingBlob, blob_text, blobs_of
 from hermes.journal.history.rows import family_ids
 from hermes.journal.records import SessionPlace

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hermes.base.sanitize import Redactor
+from hermes.base.scope import new_id
 from hermes.journal.leases import SessionInfo, release_lease
 from hermes.journal.runner import Runner
 from hermes.journal.store.port import Store
 from hermes.journal.turns.lifecycle import begin_turn
 from hermes.journal.turns.steps import Message
-from hermes.sanitize import Redactor
-from hermes.scope import new_id
 
 
 def import_exchanges(

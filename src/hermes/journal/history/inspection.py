@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
-from hermes.errors import SessionNotFound
+from hermes.base.errors import SessionNotFound
 from hermes.journal.bodies import blobs_of, body_digest, unpack
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store

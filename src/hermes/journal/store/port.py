@@ -13,12 +13,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from hermes.config.environment import load_env_file
-from hermes.config.files import config_path
-from hermes.errors import ConfigError
+from hermes.base.config.environment import load_env_file
+from hermes.base.config.files import config_path
+from hermes.base.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hermes.config.schema.sections import JournalConfig
+    from hermes.base.config.schema.sections import JournalConfig
     from hermes.journal.history.search import SearchIndex
     from hermes.journal.runner import Runner
     from hermes.journal.store.connection import JournalConnection
@@ -138,7 +138,7 @@ def open_store(folder: Path, config: JournalConfig | None = None, *, is_scratch:
 
 def home_store(home: Path) -> Store:
     """The journal of a home as its configuration says, for commands that read no more of it than that."""
-    from hermes.config.load import load_text, read_text
+    from hermes.base.config.load import load_text, read_text
 
     path = config_path(home)
     try:

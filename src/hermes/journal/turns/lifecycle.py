@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hermes.errors import JournalError, QueueFull, SessionBusy, UnfinishedTurn
+from hermes.base.errors import JournalError, QueueFull, SessionBusy, UnfinishedTurn
 from hermes.journal import records
 from hermes.journal.bodies import clean_text, message_text, pack, to_json, unpack
 from hermes.journal.events import last_record, read_turn, readable

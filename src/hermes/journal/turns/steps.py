@@ -10,14 +10,14 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from hermes.errors import CommitUnknown
+from hermes.base.errors import CommitUnknown
+from hermes.base.sanitize import Redactor
 from hermes.journal.bodies import clean_text, pack, put_blob, to_json
 from hermes.journal.events import NewEvent, append_events
 from hermes.journal.leases import Lease
 from hermes.journal.records import EndRecord, Message, convert_record
 from hermes.journal.store.connection import JournalConnection, now
 from hermes.journal.store.port import Store
-from hermes.sanitize import Redactor
 
 _Recorded = TypeVar("_Recorded")
 #: Fields of a body by name.

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from hermes.errors import FailureReason, ProviderError
+from hermes.base.errors import FailureReason, ProviderError
 
 AuthType = Literal["api_key", "oauth"]
 Status = Literal["ok", "exhausted", "dead"]

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.config.schema.sections import Config, OAuthConfig
-from hermes.errors import CredentialError, ProviderError
+from hermes.base.config.schema.sections import Config, OAuthConfig
+from hermes.base.errors import CredentialError, ProviderError
+from hermes.base.sanitize import Redactor
 from hermes.models.endpoint import Endpoint
-from hermes.sanitize import Redactor
 
 if TYPE_CHECKING:
-    from hermes.http.client import HttpClient
+    from hermes.base.http.client import HttpClient
     from hermes.models.credentials.credential import Credential
     from hermes.models.credentials.pool import CredentialPool, CredentialState
 

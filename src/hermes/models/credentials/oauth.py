@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
-from hermes.config.schema.sections import OAuthConfig
-from hermes.errors import ConfigError, CredentialError
-from hermes.http.address import is_loopback, parse_url
-from hermes.http.client import HttpClient, HttpResponse
-from hermes.http.errors import BodyTooLarge, HttpError, explain
-from hermes.http.exchange import Timeouts
+from hermes.base.config.schema.sections import OAuthConfig
+from hermes.base.errors import ConfigError, CredentialError
+from hermes.base.http.address import is_loopback, parse_url
+from hermes.base.http.client import HttpClient, HttpResponse
+from hermes.base.http.errors import BodyTooLarge, HttpError, explain
+from hermes.base.http.exchange import Timeouts
+from hermes.base.version import __version__
 from hermes.models.credentials.credential import StoredFields, recovered_fields
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_from_response
-from hermes.version import __version__
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 #: RFC 8628 names it for servers that do not.

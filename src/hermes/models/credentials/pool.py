@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from hermes.config.schema.sections import PoolStrategy
-from hermes.errors import ConfigError, CredentialError, HermesError, ProviderError
+from hermes.base.config.schema.sections import PoolStrategy
+from hermes.base.errors import ConfigError, CredentialError, HermesError, ProviderError
+from hermes.base.sanitize import Redactor
 from hermes.models.credentials.credential import (
     COOLDOWNS,
     Credential,
@@ -25,7 +26,6 @@ from hermes.models.credentials.credential import (
 from hermes.models.credentials.refresh import TokenRefresh, TokenRefresher
 from hermes.models.credentials.store import AuthFile, StoredRecords, records_of
 from hermes.models.endpoint import Endpoint
-from hermes.sanitize import Redactor
 
 log = logging.getLogger("hermes.credentials")
 

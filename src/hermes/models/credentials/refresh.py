@@ -10,12 +10,12 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from hermes.config.schema.sections import OAuthConfig
-from hermes.errors import ConfigError, CredentialError, HermesError
+from hermes.base.config.schema.sections import OAuthConfig
+from hermes.base.errors import ConfigError, CredentialError, HermesError
 from hermes.models.credentials.credential import Credential, StoredFields, dead_fields
 
 if TYPE_CHECKING:
-    from hermes.http.client import HttpClient
+    from hermes.base.http.client import HttpClient
     from hermes.models.credentials.pool import CredentialState
 
 log = logging.getLogger("hermes.credentials")

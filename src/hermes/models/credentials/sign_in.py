@@ -15,9 +15,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from hermes.errors import CredentialError
+from hermes.base.errors import CredentialError
+from hermes.base.version import __version__
 from hermes.models.credentials.oauth import AuthorizationServer, DeviceCode, OAuthRefused, Tokens
-from hermes.version import __version__
 
 #: How long the user may take.
 TIMEOUT_SECONDS = 300.0

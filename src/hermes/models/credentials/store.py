@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from hermes.errors import ConfigError, CredentialError, did_you_mean
+from hermes.base.errors import ConfigError, CredentialError, did_you_mean
 from hermes.models.credentials.credential import Credential, StoredFields, read_credential
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class AuthFile:
 
     def edit(self, change: Callable[[StoredRecords], None]) -> None:
         """Change the records under the lock of the home, and replace the file atomically."""
-        from hermes.config.files import locked, write_atomically  # not needed for reading
+        from hermes.base.config.files import locked, write_atomically  # not needed for reading
 
         with locked(self.home):
             data = self._bytes()
@@ -105,7 +105,7 @@ class AuthFile:
         document, problem = _parse(self._bytes())
         if not problem:
             return document
-        from hermes.config.files import locked
+        from hermes.base.config.files import locked
 
         try:
             with locked(self.home):

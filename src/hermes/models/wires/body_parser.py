@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
-from hermes.errors import ProviderError
+from hermes.base.errors import ProviderError
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_in_body, excerpt, malformed, message
 from hermes.models.reply import Completion, IncompleteReply, Reply, with_partial

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.sanitize.surrogates import encodable
+from hermes.base.sanitize.surrogates import encodable
 
 #: The fields that hold the conversation.
 CONVERSATIONS = ("messages", "input")

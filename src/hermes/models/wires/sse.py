@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hermes.errors import ProviderError
+from hermes.base.errors import ProviderError
 
 #: No real event comes near this; a line that does is a broken server, not an answer.
 MAX_EVENT_BYTES = 8 * 1024 * 1024

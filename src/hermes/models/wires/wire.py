@@ -8,14 +8,14 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from hermes.base.errors import ProviderError
+from hermes.base.scope import Interrupt
+from hermes.base.version import __version__
 from hermes.contract.events import ReasoningDelta, TextDelta
-from hermes.errors import ProviderError
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import message
 from hermes.models.reply import Completion, Reply
 from hermes.models.wires.request_body import CONVERSATIONS, BodyEncoder, encode
-from hermes.scope import Interrupt
-from hermes.version import __version__
 
 
 class ModelRequest(msgspec.Struct, frozen=True):

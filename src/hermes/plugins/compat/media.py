@@ -84,7 +84,7 @@ class _MediaFiles:
         """Download from a URL, before it expires. Private addresses are refused (SSRF guard), unless
         ``security.allow_private_urls`` is set.
         """
-        from hermes.http.fetch import fetch
+        from hermes.base.http.fetch import fetch
 
         config = config_of(self._host)
         allowed = config is not None and config.security.allow_private_urls

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hermes.base.errors import PluginError
 from hermes.contract import llm as contract
-from hermes.errors import PluginError
 from hermes.plugins.llm.access import PluginLlm
 from hermes.plugins.model_provider import ProviderProfile
 

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hermes.config.schema.sections import Config
+    from hermes.base.config.schema.sections import Config
     from hermes.plugins.services import PluginHost
 
 Names = dict[str, Any]
@@ -228,14 +228,14 @@ def home_of(host: PluginHost) -> Path:
     home: object = getattr(host.services, "home", None)
     if isinstance(home, Path):
         return home
-    from hermes.config.files import hermes_home
+    from hermes.base.config.files import hermes_home
 
     return hermes_home()
 
 
 def config_of(host: PluginHost) -> Config | None:
     """The configuration the host was built from, when it has one."""
-    from hermes.config.schema.sections import Config
+    from hermes.base.config.schema.sections import Config
 
     config: object = getattr(host.services, "config", None)
     return config if isinstance(config, Config) else None

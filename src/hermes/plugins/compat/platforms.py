@@ -28,7 +28,7 @@ from hermes.plugins.compat.messages import (
 )
 
 if TYPE_CHECKING:
-    from hermes.config.schema.gateway import GatewayPlatformConfig
+    from hermes.base.config.schema.gateway import GatewayPlatformConfig
     from hermes.plugins.compat.names import Names
     from hermes.plugins.registry import ProviderOffer
     from hermes.plugins.services import PluginHost

@@ -9,13 +9,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hermes.config.schema.modes import UNASKED_MODE
+from hermes.base.config.schema.modes import UNASKED_MODE
+from hermes.base.errors import PluginError
+from hermes.base.scope import current_scope
 from hermes.contract.response import Record, chat_response
-from hermes.errors import PluginError
 from hermes.hooks.threads.timed_call import current_call, host_work, refuse_late_calls
 from hermes.plugins.compat.names import Names, config_of
 from hermes.plugins.loading.modules import root_module
-from hermes.scope import current_scope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

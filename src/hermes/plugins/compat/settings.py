@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import msgspec
 
-from hermes.errors import ConfigError, PluginError
+from hermes.base.errors import ConfigError, PluginError
+from hermes.base.sanitize import Redactor, is_secret_key
 from hermes.models.profiles import PROFILES
 from hermes.plugins.compat.names import Names, config_of, home_of
-from hermes.sanitize import Redactor, is_secret_key
 
 if TYPE_CHECKING:
     from hermes.plugins.services import PluginHost
@@ -88,7 +88,7 @@ def _settings(host: PluginHost) -> dict[str, Any]:
     written = _written(host)
     config = config_of(host)
     if config is None:
-        from hermes.config import load_config
+        from hermes.base.config import load_config
 
         config = load_config(home_of(host)).config
     known: dict[str, Any] = msgspec.to_builtins(config)
@@ -107,7 +107,7 @@ def _merged(written: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
 
 def _written(host: PluginHost) -> dict[str, Any]:
     """The file as it is written: ``${NAME}`` stays a reference. Nothing when it cannot be read."""
-    from hermes.config import load_config
+    from hermes.base.config import load_config
 
     try:
         return load_config(home_of(host)).raw
@@ -117,7 +117,7 @@ def _written(host: PluginHost) -> dict[str, Any]:
 
 def env_file(host: PluginHost) -> dict[str, str]:
     """The variables of the home's ``.env``."""
-    from hermes.config import load_env_file
+    from hermes.base.config import load_env_file
 
     try:
         return load_env_file(home_of(host))

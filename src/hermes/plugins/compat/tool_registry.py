@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from hermes.errors import PluginError
+from hermes.base.errors import PluginError
+from hermes.base.sanitize.surrogates import encodable
 from hermes.hooks.copies import isolate
-from hermes.sanitize.surrogates import encodable
 from hermes.tools.results import tool_error
 from hermes.tools.results import tool_result as fields_result
 from hermes.tools.toolsets import toolset_name, toolsets

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from hermes.errors import PluginError
+from hermes.base.errors import PluginError
 from hermes.plugins.install.source import IGNORED, InstallSource
 from hermes.plugins.loading.discovery import manifest_files, manifest_in
 from hermes.plugins.loading.manifest import FILE_NAMES

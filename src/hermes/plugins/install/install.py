@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from hermes.errors import PluginError
+from hermes.base.errors import PluginError
 from hermes.plugins.check import NAME, check_manifest_version
 from hermes.plugins.install.fetch import fetch_files, run_git
 from hermes.plugins.install.source import InstallRecord, InstallSource, digests, read_record, tree_digest, write_record

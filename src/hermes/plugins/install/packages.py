@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from hermes.errors import PluginError
+from hermes.base.errors import PluginError
 from hermes.plugins.install.source import InstallSource
 from hermes.plugins.loading.entry_points import GROUP, PluginEntryPoint, installed_entry_points
 

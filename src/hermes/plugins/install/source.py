@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct
 
-from hermes.errors import PluginError
+from hermes.base.errors import PluginError
 from hermes.plugins.loading.discovery import manifest_in
 
 SourceKind = Literal["git", "path", "package"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes.errors import PluginError, did_you_mean
+from hermes.base.errors import PluginError, did_you_mean
 from hermes.plugins.loading.manifest import FILE_NAMES, PluginManifest, Source, read_manifest
 
 log = logging.getLogger("hermes.plugins")

@@ -9,8 +9,8 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from hermes.config.schema.sections import PluginsConfig
-from hermes.errors import PluginError
+from hermes.base.config.schema.sections import PluginsConfig
+from hermes.base.errors import PluginError
 from hermes.hooks.table import Hooks
 from hermes.plugins.loading.discovery import discover, discover_automatic, find_plugin, is_set, suggestion
 from hermes.plugins.loading.manifest import PluginManifest

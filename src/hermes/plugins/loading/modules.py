@@ -6,7 +6,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from hermes.errors import PluginError
+from hermes.base.errors import PluginError
 from hermes.plugins.compat.names import plugin_builtins
 from hermes.plugins.loading.manifest import PluginManifest
 

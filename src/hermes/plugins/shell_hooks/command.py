@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes.config.schema.sections import ShellHookConfig
+from hermes.base.config.schema.sections import ShellHookConfig
+from hermes.base.errors import ConfigError, did_you_mean
 from hermes.contract.hooks import HOOKS
-from hermes.errors import ConfigError, did_you_mean
 from hermes.hooks.subscriber import OnError
 
 #: Programs that run the script named after them: consent is then given to the script.

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from hermes.config.files import locked, read_document, write_private_document
+from hermes.base.config.files import locked, read_document, write_private_document
 from hermes.plugins.shell_hooks.command import HookCommand
 
 FILE_NAME = "shell-hooks-allowlist.json"

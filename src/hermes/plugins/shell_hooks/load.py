@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes.config.files import config_path
-from hermes.config.schema.sections import ShellHookConfig
+from hermes.base.config.files import config_path
+from hermes.base.config.schema.sections import ShellHookConfig
+from hermes.base.sanitize import Redactor
+from hermes.base.scope import Scope, current_scope
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads.event_loop import CANCELLED_GRACE
 from hermes.plugins.loading.discovery import is_set
@@ -23,8 +25,6 @@ from hermes.plugins.shell_hooks.protocol import (
     hook_variables,
     read_verdict,
 )
-from hermes.sanitize import Redactor
-from hermes.scope import Scope, current_scope
 from hermes.tools.sandbox.confinement import Confinement, Confinements
 
 if TYPE_CHECKING:

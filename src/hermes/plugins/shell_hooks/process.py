@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
-from hermes.scope import Interrupt
+from hermes.base.scope import Interrupt
 from hermes.tools.sandbox.confinement import Confinement
 from hermes.tools.terminal.child_process import check_program
 

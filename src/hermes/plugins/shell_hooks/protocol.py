@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import msgspec
 
+from hermes.base.errors import PluginError
+from hermes.base.sanitize import Redactor, sanitise
 from hermes.contract.hooks import HOOKS
-from hermes.errors import PluginError
 from hermes.plugins.shell_hooks.process import MAX_STDOUT, Finished
-from hermes.sanitize import Redactor, sanitise
 
 #: The text that each transforming hook hands over for replacement. It is passed whole, because what the command
 #: prints replaces it; every other text in ``extra`` is bounded and redacted.

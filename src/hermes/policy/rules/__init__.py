@@ -8,18 +8,13 @@ from hermes.policy.rules import (
     containers,
     databases,
     deletion,
-    disks,
     git,
     infrastructure,
     packages,
-    permissions,
-    persistence,
-    processes,
     runtime,
-    services,
-    system,
     writes,
 )
+from hermes.policy.rules.machine import disks, permissions, persistence, processes, services, system
 from hermes.policy.rules.rule import Predicate, Rule
 
 _FAMILIES = (

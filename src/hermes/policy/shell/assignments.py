@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hermes.policy.rules.persistence import hides_history, loads_code
+from hermes.policy.rules.machine.persistence import hides_history, loads_code
 from hermes.policy.shell.expander import text_of
 from hermes.policy.shell.flow import NOTHING, Flow
 from hermes.policy.shell.marks import UNKNOWN, is_known

@@ -12,16 +12,16 @@ from typing import Literal
 import msgspec
 
 from hermes.agent.pipelines.tool_call import ToolCall, tool_context
-from hermes.config.schema.modes import DEFAULT_MODE, UNASKED_MODE
-from hermes.config.schema.sections import Config
-from hermes.errors import HermesError
+from hermes.base.config.schema.modes import DEFAULT_MODE, UNASKED_MODE
+from hermes.base.config.schema.sections import Config
+from hermes.base.errors import HermesError
+from hermes.base.scope import Scope
 from hermes.host import Host, HostOptions
 from hermes.journal.store.port import Store
 from hermes.models.reply import ToolRequest
 from hermes.record.recording import Recording, load_recording
 from hermes.record.replay.tools import RecordedTools
 from hermes.record.replay.transport import NoNetwork
-from hermes.scope import Scope
 
 Verdict = Literal["allowed", "asked", "blocked"]
 _LONGEST_SUBJECT = 100
@@ -72,7 +72,7 @@ def _policy(path: Path, base: Config, home: Path) -> tuple[Config, Sequence[str]
         return config, [path.name]
     if not path.is_file():
         raise HermesError(f"{path}: give a config.yaml with rules, or the folder of a plugin")
-    from hermes.config.load import load_text
+    from hermes.base.config.load import load_text
 
     return load_text(path.read_text("utf-8"), path, {}).config, []
 

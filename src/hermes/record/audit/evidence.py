@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import msgspec
 
+from hermes.base.version import __version__
 from hermes.journal.bodies import MissingBlob, blob_text, blobs_of, body_digest
 from hermes.journal.events import first_link, next_link, stored_events
 from hermes.journal.history.copies import check_size
@@ -22,7 +23,6 @@ from hermes.journal.sessions import Sessions
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 from hermes.trace.seals import Seal
-from hermes.version import __version__
 
 EVIDENCE_VERSION = 1
 _MARK = "hermes_evidence"

@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from hermes.config.document import parse_document
-from hermes.config.files import write_atomically
-from hermes.config.schema.sections import Config
-from hermes.errors import HermesError
+from hermes.base.config.document import parse_document
+from hermes.base.config.files import write_atomically
+from hermes.base.config.schema.sections import Config
+from hermes.base.errors import HermesError
+from hermes.base.scope import Interrupt
 from hermes.journal.records import CallRecord
 from hermes.journal.store.port import Store
 from hermes.plugins.llm.structured import encode_schema, parse_answer
@@ -22,7 +23,6 @@ from hermes.record.recording import Recording, load_recording
 from hermes.record.replay.replay import ReplaySettings, recorded_config, replay
 from hermes.record.show import difference_lines
 from hermes.record.totals import totals_of
-from hermes.scope import Interrupt
 
 #: The first line of every test file, by which it is recognised.
 HEADER = "# hermes test"

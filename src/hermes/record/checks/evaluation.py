@@ -14,13 +14,13 @@ import msgspec
 
 from hermes.agent.llm.model_runtime import ModelRuntime
 from hermes.agent.session import Session
-from hermes.errors import HermesError, SessionNotFound
+from hermes.base.errors import HermesError, SessionNotFound
+from hermes.base.scope import Interrupt, Scope
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.record.checks.scorers import Sample, Score, Scorer
 from hermes.record.recording import Recording, load_recording
 from hermes.record.totals import totals_of
-from hermes.scope import Interrupt, Scope
 
 _TASK = "judge"
 _REQUEST_KEY = "sample"

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from hermes.errors import HermesError
+from hermes.base.errors import HermesError
 from hermes.plugins.llm.structured import encode_schema, parse_answer
 
 #: How long a command may take.

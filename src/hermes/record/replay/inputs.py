@@ -10,12 +10,12 @@ from typing import cast, get_args
 from hermes.agent.approvals.question import call_digest
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest, Choice
 from hermes.agent.context.inputs import PromptFacts
-from hermes.errors import HermesError
+from hermes.base.errors import HermesError
+from hermes.base.scope import Interrupt, current_scope
 from hermes.journal.questions import QuestionRow
 from hermes.journal.records import SteeringRecord, WindowRecord
 from hermes.models.endpoint import Endpoint
 from hermes.record.recording import Recording, TurnRecording
-from hermes.scope import Interrupt, current_scope
 
 
 class RecordedInputs:

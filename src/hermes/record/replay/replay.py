@@ -17,10 +17,12 @@ from msgspec.structs import replace
 
 from hermes.agent.children.assignments import DELEGATE
 from hermes.agent.session import Session
-from hermes.config.changes import changed_settings
-from hermes.config.schema.sections import BudgetsConfig, Config
-from hermes.config.secrets import home_secrets
-from hermes.errors import HermesError
+from hermes.base.config.changes import changed_settings
+from hermes.base.config.schema.sections import BudgetsConfig, Config
+from hermes.base.config.secrets import home_secrets
+from hermes.base.errors import HermesError
+from hermes.base.sanitize import Redactor
+from hermes.base.scope import Interrupt, new_id
 from hermes.host import RECORDED_OPTIONS, Host, HostOptions
 from hermes.journal.history.copies import read_sessions, read_turns, remove_turns, set_head, stored_bytes, write_rows
 from hermes.journal.history.rows import is_stored
@@ -32,8 +34,6 @@ from hermes.record.recording import Recording, TurnRecording, load_recording
 from hermes.record.replay.inputs import RecordedInputs, RecordedResponder, RecordedWindows
 from hermes.record.replay.tools import RecordedTools
 from hermes.record.replay.transport import NoNetwork, RecordedTransport
-from hermes.sanitize import Redactor
-from hermes.scope import Interrupt, new_id
 from hermes.tools.toolsets import toolset_name, toolsets
 
 ToolMode = Literal["recorded", "live"]

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hermes.agent.children.assignments import DELEGATE
-from hermes.errors import HermesError, Interrupted
+from hermes.base.errors import HermesError, Interrupted
 from hermes.journal.bodies import message_text
 from hermes.journal.records import CallRecord
 from hermes.record.recording import Recording, TurnRecording

@@ -12,10 +12,11 @@ from typing import Any, NoReturn, cast
 import msgspec
 
 from hermes.agent.pipelines.attempt import DigestingWire, request_content
+from hermes.base.errors import BudgetExceeded, FailureReason, Interrupted, ProviderError
+from hermes.base.http.client import HttpClient
+from hermes.base.http.errors import AddressRefused
+from hermes.base.scope import Interrupt, current_scope
 from hermes.contract.events import TextDelta
-from hermes.errors import BudgetExceeded, FailureReason, Interrupted, ProviderError
-from hermes.http.client import HttpClient
-from hermes.http.errors import AddressRefused
 from hermes.journal.history.rows import StoredCallRow
 from hermes.journal.records import BudgetStop, FailureRecord, StoredReply, step_place
 from hermes.models.endpoint import Endpoint
@@ -23,7 +24,6 @@ from hermes.models.reply import Completion, IncompleteReply, InterruptedReply, R
 from hermes.models.wires.provider_state import STATE_FIELD
 from hermes.models.wires.wire import Delta, Wire
 from hermes.record.recording import RecordedAttempt, Recording, TurnRecording
-from hermes.scope import Interrupt, current_scope
 from hermes.trace.clean import Cleaner
 
 _encode = msgspec.json.Encoder(order="deterministic").encode

@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
+from hermes.base.errors import did_you_mean
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
-from hermes.errors import did_you_mean
 from hermes.hooks.callback import accepted_names
 from hermes.hooks.subscriber import QueuedSubscriber
 from hermes.plugins.registry import LoadedPlugin

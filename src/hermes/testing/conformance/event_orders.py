@@ -7,9 +7,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any, cast
 
+from hermes.base.errors import Interrupted
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
-from hermes.errors import Interrupted
 from hermes.hooks.callback import is_awaitable
 from hermes.hooks.copies import isolate, same
 from hermes.hooks.threads.event_loop import spawn

@@ -6,8 +6,8 @@ import traceback
 from collections.abc import Awaitable
 from typing import Any, Literal, cast
 
+from hermes.base.errors import Interrupted, ProviderError
 from hermes.contract.middleware import MIDDLEWARE
-from hermes.errors import Interrupted, ProviderError
 from hermes.hooks.callback import Callback, is_awaitable
 from hermes.hooks.copies import isolate
 from hermes.hooks.execution_chain import ExecutionChain

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from time import sleep
 from typing import Any, Literal, Protocol
 
+from hermes.base.scope import Interrupt, Scope, current_scope
 from hermes.hooks.callback import Callback, describe
 from hermes.hooks.threads.event_loop import spawn
-from hermes.scope import Interrupt, Scope, current_scope
 from hermes.testing.conformance.clock import Stopwatch
 from hermes.testing.conformance.host import ConformanceHost, name_of, raised_at
 from hermes.testing.conformance.rules import FindingCollector, Severity, SourceLine

@@ -233,7 +233,7 @@ def _ending(code: int) -> str:
 
 def _last_words(output: Path) -> str:
     """The last line the process printed, without secrets."""
-    from hermes.sanitize import redact_text
+    from hermes.base.sanitize import redact_text
 
     lines = output.read_bytes()[-4000:].decode("utf-8", "replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")

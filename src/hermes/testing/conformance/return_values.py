@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from hermes.base.errors import ProviderError
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
-from hermes.errors import ProviderError
 from hermes.models.reply import normalise
 
 _ACTIONS = ("block", "approve")

@@ -7,7 +7,7 @@ import gzip
 import zlib
 from collections.abc import Iterator, Mapping
 
-from hermes.errors import did_you_mean
+from hermes.base.errors import did_you_mean
 from hermes.testing.scripted.faults import ECHO, Fault, Step
 from hermes.testing.scripted.replies import ScriptedCall, ScriptedReply, completion, events, text, tool_calls
 

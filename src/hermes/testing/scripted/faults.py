@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from hermes.errors import FailureReason
+from hermes.base.errors import FailureReason
 
 if TYPE_CHECKING:
     import ssl

@@ -12,7 +12,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-from hermes.sanitize import has_mark
+from hermes.base.sanitize import has_mark
 
 _SETTINGS = ("config.yaml", ".env", "auth.json")
 #: With that of the A2A server in former versions, under both its names.

@@ -12,7 +12,7 @@ from functools import lru_cache
 from operator import add
 from typing import Any
 
-from hermes.scope import Interrupt
+from hermes.base.scope import Interrupt
 from hermes.tools.arguments import bounded_int
 from hermes.tools.files.opening import NotAFile, OpenedFile, open_to_read
 from hermes.tools.files.paths import kind_of, similar_files, why

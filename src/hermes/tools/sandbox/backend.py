@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
-from hermes.config.files import write_private_document
-from hermes.errors import ConfigError
+from hermes.base.config.files import write_private_document
+from hermes.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from hermes.tools.sandbox.profile import SandboxProfile

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from hermes.config.schema.sections import TerminalConfig
-from hermes.sanitize import Redactor
-from hermes.scope import Scope
+from hermes.base.config.schema.sections import TerminalConfig
+from hermes.base.sanitize import Redactor
+from hermes.base.scope import Scope
 from hermes.tools.terminal.environment import child_environment
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hermes.scope import Interrupt
+from hermes.base.scope import Interrupt
 
 if TYPE_CHECKING:
     from hermes.tools.terminal.supervisor import ProcessSupervisor

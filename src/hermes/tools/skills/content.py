@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hermes.errors import ConfigError, HermesError
+from hermes.base.errors import ConfigError, HermesError
 from hermes.tools.skills.manifest import SkillManifest, read_skill
 
 #: How many files of a skill are named.

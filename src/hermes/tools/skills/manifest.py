@@ -8,8 +8,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from hermes.config.front_matter import MarkdownFile, read_markdown
-from hermes.errors import ConfigError
+from hermes.base.config.front_matter import MarkdownFile, read_markdown
+from hermes.base.errors import ConfigError
 
 FILE_NAME = "SKILL.md"
 #: A longer file is no skill: all of it would go into the conversation.

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from hermes.config.schema.sections import SkillsConfig
-from hermes.config.trust import project_root
+from hermes.base.config.schema.sections import SkillsConfig
+from hermes.base.config.trust import project_root
 
 if TYPE_CHECKING:
     from hermes.tools.skills.index import SkillIndex

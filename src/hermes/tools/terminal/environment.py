@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from hermes.sanitize import Redactor, is_secret_key
+from hermes.base.sanitize import Redactor, is_secret_key
 
 #: All that work for a caller inherits, with ``LC_*`` and proxies.
 MINIMAL = frozenset({"PATH", "HOME", "USER", "LANG", "TERM", "TZ", "TMPDIR"})

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hermes.scope import Interrupt
+from hermes.base.scope import Interrupt
 from hermes.tools.files.paths import resolve_path, why
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result

@@ -12,15 +12,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hermes.config.schema.sections import WebConfig
-from hermes.http.errors import HttpError
-from hermes.http.exchange import Timeouts
-from hermes.http.ssrf import public_only
+from hermes.base.config.schema.sections import WebConfig
+from hermes.base.http.errors import HttpError
+from hermes.base.http.exchange import Timeouts
+from hermes.base.http.ssrf import public_only
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
 
 if TYPE_CHECKING:
-    from hermes.http.client import HttpClient, HttpResponse
+    from hermes.base.http.client import HttpClient, HttpResponse
     from hermes.tools.terminal.child_process import ChildProcess
 
 _MAX_REDIRECTS = 5
@@ -103,7 +103,7 @@ def _checked(url: str, context: ToolContext) -> str:
 def _get(
     url: str, context: ToolContext, client: HttpClient, settings: WebConfig, *, allow_private: bool
 ) -> HttpResponse:
-    from hermes.http.errors import AddressRefused, BodyTooLarge, InvalidUrl, TimedOut
+    from hermes.base.http.errors import AddressRefused, BodyTooLarge, InvalidUrl, TimedOut
 
     headers = [("user-agent", settings.user_agent), ("accept", _ACCEPT), ("accept-encoding", "gzip, deflate")]
     try:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from hermes.base.version import __version__
 from hermes.trace.formats.atif_parts import (
     approvals,
     attempts,
@@ -21,7 +22,6 @@ from hermes.trace.formats.atif_parts import (
     tool_call,
 )
 from hermes.trace.records import Mark, ModelStep, SessionRecord, ToolStep, TurnRecord, UsageRecord
-from hermes.version import __version__
 
 SCHEMA_VERSION = "ATIF-v1.7"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from hermes.base.version import __version__
 from hermes.trace.formats import genai
 from hermes.trace.formats.genai import AGENT_NAME, SCHEMA_URL, Attributes
 from hermes.trace.formats.spans import Span, SpanEvent, SpanTree, Vocabulary
 from hermes.trace.records import SessionRecord
-from hermes.version import __version__
 
 _KINDS = {"internal": 1, "client": 3}
 _ERROR = 2

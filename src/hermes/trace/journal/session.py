@@ -6,7 +6,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
 
-from hermes.errors import SessionNotFound
+from hermes.base.errors import SessionNotFound
+from hermes.base.sanitize import Redactor
 from hermes.journal.bodies import unpack
 from hermes.journal.events import read_events
 from hermes.journal.history.rows import (
@@ -21,7 +22,6 @@ from hermes.journal.questions import questions_of
 from hermes.journal.records import Compaction, SetupRecord, UnreadableRecord
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
-from hermes.sanitize import Redactor
 from hermes.trace.clean import Cleaner
 from hermes.trace.draft import SessionDraft
 from hermes.trace.journal.turn import TurnRows, compaction_mark, side_call, turn_record

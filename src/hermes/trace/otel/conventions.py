@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import UNSET
 from opentelemetry.trace import SpanKind
 
+from hermes.base.sanitize import Redactor
 from hermes.contract import events
 from hermes.contract.response import to_plain
-from hermes.sanitize import Redactor
 from hermes.trace.clean import Cleaner
 from hermes.trace.draft import tool_request
 from hermes.trace.formats.genai import (

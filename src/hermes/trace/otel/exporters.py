@@ -12,8 +12,8 @@ from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult,
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from hermes.base.sanitize import redact_text
 from hermes.hooks.queue import BackgroundQueue
-from hermes.sanitize import redact_text
 from hermes.trace.health import ExporterHealth
 
 log = logging.getLogger(__name__)

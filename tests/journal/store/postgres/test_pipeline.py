@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from hermes.config.schema.sections import JournalConfig
-from hermes.errors import JournalError
+from hermes.base.config.schema.sections import JournalConfig
+from hermes.base.errors import JournalError
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.postgres.pipeline import PipelinedConnection
 from hermes.journal.store.postgres.store import PostgresStore

@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from hermes.config.schema.sections import JournalConfig
-from hermes.errors import CommitUnknown, JournalError, JournalTooNew, JournalUnavailable, LeaseLost
+from hermes.base.config.schema.sections import JournalConfig
+from hermes.base.errors import CommitUnknown, JournalError, JournalTooNew, JournalUnavailable, LeaseLost
 from hermes.journal.bodies import drop_unused_blobs, put_blob
 from hermes.journal.history.inspection import inspect_session
 from hermes.journal.history.tail import EventStream

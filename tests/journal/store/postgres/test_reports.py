@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.schema.sections import JournalConfig
+from hermes.base.config.schema.sections import JournalConfig
 from hermes.journal.history.passages import families, family_of, last_result, passage
 from hermes.journal.leases import SessionInfo
 from hermes.journal.sessions import Sessions

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.schema.sections import JournalConfig
+from hermes.base.config.schema.sections import JournalConfig
 from hermes.journal.leases import SessionInfo
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.postgres import turn_queue

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from hermes import HermesError
-from hermes.sanitize import Redactor
+from hermes.base.sanitize import Redactor
 
 #: An answer holds one image, in base64 at worst.
 MAX_ANSWER_BYTES = 64 * 1024 * 1024

@@ -7,8 +7,8 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from hermes.base.sanitize import Redactor
 from hermes.contract.response import to_plain
-from hermes.sanitize import Redactor
 from hermes.trace.clean import Cleaner
 
 from .settings import LangfuseSettings

@@ -11,7 +11,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace.export import SpanExporter
 from requests.auth import AuthBase
 
-from hermes.sanitize import redact_text
+from hermes.base.sanitize import redact_text
 
 from .settings import LangfuseSettings
 

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from hermes.base.sanitize import Redactor
 from hermes.contract.events import ChildStarted, Event, SessionFinalized, SessionStarted
-from hermes.sanitize import Redactor
 from hermes.trace.tracker import TRACKED, Tracker
 
 from .settings import LangfuseSettings

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hermes.base.sanitize import Redactor
 from hermes.contract import events
-from hermes.sanitize import Redactor
 from hermes.trace.clean import Cleaner
 
 from .loop import RelayLoop

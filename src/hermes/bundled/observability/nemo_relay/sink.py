@@ -9,9 +9,9 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import asdict
 
+from hermes.base.sanitize import sanitise
 from hermes.contract import events
 from hermes.contract.response import to_plain
-from hermes.sanitize import sanitise
 from hermes.trace.clean import Cleaner
 from hermes.trace.tracker import ApprovalEvent, OpenAttempt, OpenChild, OpenTool, OpenTurn, TraceSink, Tracker
 

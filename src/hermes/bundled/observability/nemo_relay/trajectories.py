@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from hermes.sanitize import Redactor
+from hermes.base.sanitize import Redactor
 from hermes.trace.collector import Collector
 from hermes.trace.formats.atif import document, write_trajectory
 from hermes.trace.health import ExporterHealth

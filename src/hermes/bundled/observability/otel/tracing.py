@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from hermes.base.sanitize import Redactor
 from hermes.contract.events import Event, SessionFinalized, SessionStarted
-from hermes.sanitize import Redactor
 from hermes.trace.formats import genai, openinference
 from hermes.trace.otel.conventions import CONTENT_FIELDS, ConventionSpans
 from hermes.trace.otel.metrics import MetricsSink

@@ -12,7 +12,7 @@ _HINT = (
 
 def register(ctx: Any) -> None:
     """Register the platform."""
-    from hermes.gateway.platforms.registration import register_platform
+    from hermes.surfaces.gateway.platforms.registration import register_platform
 
     register_platform(
         ctx,

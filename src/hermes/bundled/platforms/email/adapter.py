@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from hermes.gateway.adapter import (
+from hermes.surfaces.gateway.adapter import (
     MessageEvent,
     MessageFile,
     MessageType,
@@ -17,7 +17,7 @@ from hermes.gateway.adapter import (
     SendResult,
     run_in_thread,
 )
-from hermes.gateway.platforms.receiving import ConnectionFailed, ReceivingAdapter
+from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed, ReceivingAdapter
 
 from .imap import ImapClient, ImapError
 from .mail import IncomingMail, NotForUs, is_authenticated, make_answer, parse_mail
@@ -25,7 +25,7 @@ from .settings import EmailSettings
 from .smtp import SmtpError, check_login, send_mail
 
 if TYPE_CHECKING:
-    from hermes.gateway.adapter import PluginHttp
+    from hermes.surfaces.gateway.adapter import PluginHttp
 
 #: Mails that may still be answered without being looked up again.
 _REMEMBERED = 500

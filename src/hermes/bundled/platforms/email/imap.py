@@ -8,8 +8,8 @@ import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from hermes.gateway.platforms.receiving import ConnectionFailed
-from hermes.gateway.platforms.streams import abort_stream
+from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed
+from hermes.surfaces.gateway.platforms.streams import abort_stream
 
 if TYPE_CHECKING:
     import ssl

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hermes.gateway.platforms.settings import (
+from hermes.surfaces.gateway.platforms.settings import (
     LOOPBACK,
     PlatformSettings,
     SettingsReader,

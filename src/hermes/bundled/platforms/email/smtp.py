@@ -6,7 +6,7 @@ import smtplib
 from email.message import EmailMessage
 from typing import TYPE_CHECKING
 
-from hermes.gateway.platforms.receiving import ConnectionFailed
+from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed
 
 if TYPE_CHECKING:
     from .settings import EmailSettings

@@ -7,15 +7,15 @@ from collections import OrderedDict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from hermes.gateway.adapter import MessageEvent, PlatformConfig, SendResult
-from hermes.gateway.platforms.receiving import ReceivingAdapter
+from hermes.surfaces.gateway.adapter import MessageEvent, PlatformConfig, SendResult
+from hermes.surfaces.gateway.platforms.receiving import ReceivingAdapter
 
 from .connection import IrcConnection, IrcError
 from .protocol import IrcLine, addressed, is_target, plain_text, without_markdown
 from .settings import IrcSettings
 
 if TYPE_CHECKING:
-    from hermes.gateway.adapter import PluginHttp
+    from hermes.surfaces.gateway.adapter import PluginHttp
 
 #: Senders of messages that may still be answered by name.
 _REMEMBERED = 500

@@ -9,7 +9,7 @@ _HINT = "You are chatting on Matrix. Markdown is shown formatted."
 
 def register(ctx: Any) -> None:
     """Register the platform."""
-    from hermes.gateway.platforms.registration import register_platform
+    from hermes.surfaces.gateway.platforms.registration import register_platform
 
     register_platform(
         ctx,

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from hermes.gateway.adapter import (
+from hermes.surfaces.gateway.adapter import (
     MessageEvent,
     MessageFile,
     PlatformConfig,
@@ -20,14 +20,14 @@ from hermes.gateway.adapter import (
     split_text,
     write_private_document,
 )
-from hermes.gateway.platforms.api import PlatformApi, PlatformApiError, as_object, as_objects, polled
-from hermes.gateway.platforms.receiving import ReceivingAdapter, send_pieces
+from hermes.surfaces.gateway.platforms.api import PlatformApi, PlatformApiError, as_object, as_objects, polled
+from hermes.surfaces.gateway.platforms.receiving import ReceivingAdapter, send_pieces
 
 from .events import MatrixFile, read_event
 from .settings import MatrixSettings
 
 if TYPE_CHECKING:
-    from hermes.gateway.adapter import PluginHttp
+    from hermes.surfaces.gateway.adapter import PluginHttp
 
 MAX_TEXT = 16_000
 

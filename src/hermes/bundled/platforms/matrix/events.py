@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, cast
 
-from hermes.gateway.platforms.api import as_object
+from hermes.surfaces.gateway.platforms.api import as_object
 
 _TEXT_KINDS = ("m.text", "m.emote")
 _FILE_KINDS = ("m.image", "m.file", "m.audio", "m.video")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hermes.gateway.platforms.settings import PlatformSettings, number, token, url
+from hermes.surfaces.gateway.platforms.settings import PlatformSettings, number, token, url
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from hermes.gateway.adapter import (
+from hermes.surfaces.gateway.adapter import (
     MessageEvent,
     MessageFile,
     MessageType,
@@ -20,10 +20,10 @@ from hermes.gateway.adapter import (
     SendResult,
     split_text,
 )
-from hermes.gateway.platforms.api import PlatformApiError, as_object, as_objects, as_text
-from hermes.gateway.platforms.receiving import ReceivingAdapter, send_pieces
-from hermes.gateway.platforms.server import PlatformRequest, PlatformResponse, PlatformServer
-from hermes.gateway.platforms.settings import tls_context
+from hermes.surfaces.gateway.platforms.api import PlatformApiError, as_object, as_objects, as_text
+from hermes.surfaces.gateway.platforms.receiving import ReceivingAdapter, send_pieces
+from hermes.surfaces.gateway.platforms.server import PlatformRequest, PlatformResponse, PlatformServer
+from hermes.surfaces.gateway.platforms.settings import tls_context
 
 from .api import SlackApi
 from .events import MAX_TEXT, SlackMessage, is_signed, read_event, read_slash_command
@@ -31,7 +31,7 @@ from .settings import SlackSettings
 from .websocket import WebSocket, WebSocketError
 
 if TYPE_CHECKING:
-    from hermes.gateway.adapter import PluginHttp
+    from hermes.surfaces.gateway.adapter import PluginHttp
 
 _MAX_BODY = 1_000_000
 _MAX_NAMES = 1_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from hermes.gateway.platforms.api import PlatformApi, PlatformApiError
+from hermes.surfaces.gateway.platforms.api import PlatformApi, PlatformApiError
 
 if TYPE_CHECKING:
-    from hermes.gateway.adapter import PluginHttp
+    from hermes.surfaces.gateway.adapter import PluginHttp
 
     from .settings import SlackSettings
 

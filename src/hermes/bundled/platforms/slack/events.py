@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hermes.gateway.platforms.api import as_object, as_objects, as_text
+from hermes.surfaces.gateway.platforms.api import as_object, as_objects, as_text
 
 #: Most characters of one message in Markdown.
 MAX_TEXT = 12_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hermes.gateway.platforms.settings import (
+from hermes.surfaces.gateway.platforms.settings import (
     PlatformSettings,
     SettingsReader,
     choice,

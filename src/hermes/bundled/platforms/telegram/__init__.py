@@ -9,7 +9,7 @@ _HINT = "You are chatting on Telegram, mostly with people on a phone. Keep answe
 
 def register(ctx: Any) -> None:
     """Register the platform."""
-    from hermes.gateway.platforms.registration import register_platform
+    from hermes.surfaces.gateway.platforms.registration import register_platform
 
     register_platform(
         ctx,

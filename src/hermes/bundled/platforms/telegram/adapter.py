@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hermes.gateway.adapter import (
+from hermes.surfaces.gateway.adapter import (
     MessageEvent,
     MessageFile,
     MessageType,
@@ -14,8 +14,8 @@ from hermes.gateway.adapter import (
     SendResult,
     split_text,
 )
-from hermes.gateway.platforms.api import PlatformApiError, as_object, polled
-from hermes.gateway.platforms.receiving import ConnectionFailed, ReceivingAdapter, send_pieces
+from hermes.surfaces.gateway.platforms.api import PlatformApiError, as_object, polled
+from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed, ReceivingAdapter, send_pieces
 
 from .api import BotApi
 from .formatting import to_html
@@ -23,7 +23,7 @@ from .settings import TelegramSettings
 from .updates import MAX_TEXT, Bot, TelegramMessage, read_message, utf16_length
 
 if TYPE_CHECKING:
-    from hermes.gateway.adapter import PluginHttp
+    from hermes.surfaces.gateway.adapter import PluginHttp
 
 
 class TelegramAdapter(ReceivingAdapter[TelegramSettings]):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from hermes.gateway.platforms.api import PlatformApi, PlatformApiError, as_object, as_objects
+from hermes.surfaces.gateway.platforms.api import PlatformApi, PlatformApiError, as_object, as_objects
 
 from .updates import Bot
 
 if TYPE_CHECKING:
-    from hermes.gateway.adapter import PluginHttp
+    from hermes.surfaces.gateway.adapter import PluginHttp
 
     from .settings import TelegramSettings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from hermes.gateway.platforms.settings import PlatformSettings, SettingsReader, number, token, url
+from hermes.surfaces.gateway.platforms.settings import PlatformSettings, SettingsReader, number, token, url
 
 DEFAULT_BASE_URL = "https://api.telegram.org"
 

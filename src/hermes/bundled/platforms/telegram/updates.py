@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from hermes.gateway.platforms.api import as_object, as_objects, as_text
+from hermes.surfaces.gateway.platforms.api import as_object, as_objects, as_text
 
 #: Most UTF-16 units of one message.
 MAX_TEXT = 4096

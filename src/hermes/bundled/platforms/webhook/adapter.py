@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from hermes.gateway.adapter import (
+from hermes.surfaces.gateway.adapter import (
     MessageEvent,
     OutgoingMessage,
     PlatformConfig,
@@ -19,14 +19,14 @@ from hermes.gateway.adapter import (
     SendResult,
     mark_untrusted,
 )
-from hermes.gateway.platforms.receiving import ReceivingAdapter
-from hermes.gateway.platforms.server import PlatformRequest, PlatformResponse, PlatformServer
+from hermes.surfaces.gateway.platforms.receiving import ReceivingAdapter
+from hermes.surfaces.gateway.platforms.server import PlatformRequest, PlatformResponse, PlatformServer
 
 from .settings import WebhookRoute, WebhookSettings
 from .signatures import SignatureRefused, verify
 
 if TYPE_CHECKING:
-    from hermes.gateway.adapter import PluginHttp
+    from hermes.surfaces.gateway.adapter import PluginHttp
 
 _PREFIX = "/webhooks/"
 #: A value of a payload in a prompt is at most this long.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from hermes.gateway.platforms.settings import PlatformSettings, SettingsReader, whole_number
+from hermes.surfaces.gateway.platforms.settings import PlatformSettings, SettingsReader, whole_number
 
 from .signatures import SCHEMES, standard_key
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
 from hermes.journal.bodies import body_digest
 from hermes.journal.events import first_link, next_link
 from hermes.journal.store.connection import JournalConnection

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 from psycopg import errors
 
-from hermes.errors import JournalError, JournalUnavailable
+from hermes.base.errors import JournalError, JournalUnavailable
 from hermes.journal.store.postgres.dialect import ConnectionCut
 
 #: Another transaction got in between: the same work finds another state when it is run again.

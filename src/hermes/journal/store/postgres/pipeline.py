@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.pq import ConnStatus, ExecStatus
 
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
 from hermes.journal.store.postgres.dialect import (
     MOST_PREPARED,
     PREPARED_FROM,

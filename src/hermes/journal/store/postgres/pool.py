@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from hermes.errors import JournalError, JournalUnavailable
+from hermes.base.errors import JournalError, JournalUnavailable
 from hermes.journal.store.postgres.dialect import PostgresConnection
 from hermes.journal.store.postgres.errors import location_of
 from hermes.journal.store.postgres.pipeline import PipelinedConnection

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
 from hermes.journal.runner import Runner
 from hermes.journal.store.connection import Cursor
 from hermes.journal.store.postgres.errors import explain, is_connection_lost

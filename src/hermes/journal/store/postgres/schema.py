@@ -6,7 +6,7 @@ same steps. A test compares the columns.
 
 from __future__ import annotations
 
-from hermes.errors import JournalError, JournalTooNew
+from hermes.base.errors import JournalError, JournalTooNew
 from hermes.journal.store import schema
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.postgres.dialect import PostgresConnection, translate_migration

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
 from hermes.journal.bodies import message_text, unpack
 from hermes.journal.history.search import Hit, SearchIndex, terms_of
 from hermes.journal.store.connection import JournalConnection, placeholders

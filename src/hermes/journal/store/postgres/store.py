@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
-from hermes.config.schema.sections import JournalConfig
-from hermes.errors import CommitUnknown, JournalUnavailable
+from hermes.base.config.schema.sections import JournalConfig
+from hermes.base.errors import CommitUnknown, JournalUnavailable
 from hermes.journal.crash import crash_point
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store

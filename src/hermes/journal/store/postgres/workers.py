@@ -10,12 +10,12 @@ import os
 
 import msgspec
 
+from hermes.base.version import __version__
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.postgres.pool import connection_name
 from hermes.journal.store.postgres.runner import alive
 from hermes.journal.store.postgres.turn_queue import NOW
 from hermes.journal.turns.lifecycle import LOOP_VERSION
-from hermes.version import __version__
 
 #: A worker beats every second; one that has not for this long is in trouble.
 SILENT_SECONDS = 10.0

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Generator
 from pathlib import Path
 
-from hermes.errors import JournalCorrupt, JournalError, JournalTooNew
+from hermes.base.errors import JournalCorrupt, JournalError, JournalTooNew
 from hermes.journal.store import schema
 from hermes.journal.store.connection import JournalConnection
 

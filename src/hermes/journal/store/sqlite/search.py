@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from hermes.errors import JournalError
+from hermes.base.errors import JournalError
 from hermes.journal.bodies import message_text, to_json, unpack
 from hermes.journal.history.search import Hit, SearchIndex, terms_of
 from hermes.journal.store.connection import JournalConnection

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from hermes.errors import JournalCorrupt, JournalError
+from hermes.base.errors import JournalCorrupt, JournalError
 from hermes.journal.crash import crash_point
 from hermes.journal.runner import FileRunner
 from hermes.journal.store.connection import JournalConnection

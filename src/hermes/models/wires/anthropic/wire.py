@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hermes.errors import ProviderError
+from hermes.base.errors import ProviderError
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_from_response
 from hermes.models.wires.anthropic.content import mark_for_cache, may_think, system_and_messages, tool_definition

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, cast
 
-from hermes.errors import ProviderError
+from hermes.base.errors import ProviderError
 from hermes.models.endpoint import Endpoint, Quirks
 from hermes.models.failures import error_from_response
 from hermes.models.reply import text_of

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.errors import ProviderError
+from hermes.base.errors import ProviderError
 from hermes.models.costs.usage import Usage, usage_from
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_in_body

@@ -1,0 +1,100 @@
+"""Files of a home: its paths, the lock that edits share across processes, and atomic writes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Generator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from hermes.base.errors import ConfigError
+
+T = TypeVar("T")
+#: msgspec inspects a struct at its first use; a second thread that uses it meanwhile would crash the process.
+_inspecting = threading.Lock()
+
+
+def hermes_home() -> Path:
+    """``$HERMES_HOME``, or ``~/.hermes`` when it is not set. The directory need not exist."""
+    named = os.environ.get("HERMES_HOME", "").strip()
+    try:
+        return Path(named or "~/.hermes").expanduser().absolute()
+    except RuntimeError:
+        raise ConfigError("no home directory is known for this user; set HERMES_HOME to a directory") from None
+
+
+def config_path(home: Path) -> Path:
+    """The configuration file of a home."""
+    return home / "config.yaml"
+
+
+@contextlib.contextmanager
+def locked(home: Path) -> Generator[None]:
+    """Hold the lock of a home's files, across processes."""
+    import fcntl
+
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(home / ".config.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(f"{home}: cannot be written: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def read_document(path: Path, kind: type[T], what: str, advice: str) -> T | None:
+    """A JSON document of a home; None without one. ``ConfigError`` when it is not ``what``, with the advice."""
+    try:
+        data = path.read_bytes()
+        with _inspecting:
+            decoder = msgspec.json.Decoder(kind)
+        return decoder.decode(data)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not {what} ({error}); {advice}") from None
+
+
+def write_private_document(path: Path, document: object) -> None:
+    """Replace a JSON document in one step; only its owner can read it."""
+    if path.exists():
+        path.chmod(0o600)  # the new content takes over the mode of the old
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(document)).decode() + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file's content in one step, keeping its mode; a new file is private to its owner."""
+    # A link (to a folder of dot files, say) stays a link: the file it leads to is replaced.
+    target = Path(os.path.realpath(path))
+    fresh = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
+    try:
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8", newline="") as file:
+            os.fchmod(fd, mode)
+            file.write(text)
+            file.flush()
+            os.fsync(fd)
+        fresh.replace(target)
+        _sync_directory(target.parent)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}; the file is unchanged") from None
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _sync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,1 @@
+"""Services beside the turns: live turns, dispatch to this process or to workers, schedules, MCP connections."""

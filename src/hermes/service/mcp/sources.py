@@ -1,0 +1,92 @@
+"""Sources of a host's MCP servers: the configuration, the project's ``.mcp.json``, and what a surface brings along."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermes.base.errors import HermesError
+
+if TYPE_CHECKING:
+    from hermes.base.config.load import FreshConfig
+    from hermes.base.config.schema.mcp import McpServerConfig
+    from hermes.base.config.schema.sections import Config
+    from hermes.service.mcp.servers import McpServers
+
+log = logging.getLogger("hermes.mcp")
+
+
+class McpSources:
+    """Where the entries of servers come from. The servers are built with the first reload, and not before."""
+
+    def __init__(
+        self,
+        build: Callable[[Config], McpServers],
+        fresh_config: FreshConfig,
+        *,
+        home: Path,
+        cwd: Path,
+        uses_project: bool,
+    ) -> None:
+        """``build`` makes the servers of a host. ``uses_project``: the file of a trusted project counts."""
+        self._build = build
+        self._fresh_config = fresh_config
+        self._home = home
+        self._cwd = cwd
+        self._uses_project = uses_project
+        #: None until there is something to connect to.
+        self.servers: McpServers | None = None
+        #: The entries of the configuration as they were loaded last.
+        self._configured: Mapping[str, McpServerConfig] = {}
+        #: Those that a surface brought along.
+        self._given: dict[str, McpServerConfig] = {}
+
+    def load(self, config: Config) -> list[str]:
+        """Use what the configuration and the project name, if anything; what is wrong with entries, one line each."""
+        return self.reload(config) if config.mcp_servers or self._project_file() else []
+
+    def reload(self, config: Config | None = None) -> list[str]:
+        """Use the entries as they are now; what is wrong with them, one line each."""
+        config = config or self._fresh_config.current()
+        if self.servers is None:
+            self.servers = self._build(config)
+        self._configured = config.mcp_servers
+        project, notices = self._of_project()
+        return [*notices, *self.servers.load({**project, **self._given, **config.mcp_servers})]
+
+    def add(self, entries: Mapping[str, McpServerConfig]) -> list[str]:
+        """Use further servers until the host is closed; one of the configuration with the same name wins."""
+        self._given |= entries
+        return self.reload()
+
+    def settle(self, *, follows_config: bool) -> None:
+        """Before a turn: follow the configuration, and wait a moment for servers that are not known yet."""
+        assert self.servers is not None
+        if follows_config:
+            try:
+                config = self._fresh_config.current()
+                if config.mcp_servers != self._configured:
+                    self.reload(config)
+            except HermesError as error:
+                log.warning("the MCP servers stay as they are: %s", error)
+        self.servers.settle()
+
+    def _project_file(self) -> Path | None:
+        """The file in which the project names MCP servers, if there is one."""
+        if not self._uses_project:
+            return None
+        from hermes.base.config.trust import project_root
+
+        path = project_root(self._cwd) / ".mcp.json"
+        return path if path.is_file() else None
+
+    def _of_project(self) -> tuple[dict[str, McpServerConfig], list[str]]:
+        """The servers of the project, where the user trusts it, and notices about them."""
+        path = self._project_file()
+        if path is None:
+            return {}, []
+        from hermes.service.mcp.project import project_servers
+
+        return project_servers(self._home, path)

@@ -1,0 +1,188 @@
+"""One conversation in an editor: runs its prompts, one at a time, and reports what happens as session updates."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from hermes.agent.events import TurnResult
+from hermes.agent.session import Session
+from hermes.base.errors import HermesError
+from hermes.base.scope import Interrupt
+from hermes.contract.events import ReasoningDelta, TextDelta, ToolEnded, ToolStarted, TurnEvent
+from hermes.host import Host
+from hermes.journal.bodies import message_text
+from hermes.surfaces.acp.content import Message
+from hermes.surfaces.acp.responder import EditorResponder
+from hermes.surfaces.acp.updates import ToolUpdates, Update, text_chunk
+from hermes.surfaces.acp.wire import INTERNAL, INVALID_REQUEST, EditorConnection, RpcError, RpcReply
+from hermes.surfaces.commands.conversation import Conversation
+from hermes.surfaces.commands.dispatch import is_command, run_command
+from hermes.surfaces.commands.surface import OneShotSurface
+
+log = logging.getLogger("hermes.acp")
+
+#: How long a prompt that was stopped may take to end.
+_END_SECONDS = 5.0
+
+
+class EditorSession:
+    """A session that an editor has open."""
+
+    def __init__(self, host: Host, session: Session, connection: EditorConnection, *, can_fill_forms: bool) -> None:
+        self.session = session
+        self._host = host
+        self._connection = connection
+        self._updates = ToolUpdates(session.cwd, host.redactor, host.tools.declaration)
+        self._prompts = 0
+        self._announced: set[str] = set()
+        self._streamed = False
+        self._interrupt: Interrupt | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._responder = EditorResponder(
+            *(connection, session.id, self._updates, self._call_id), can_fill_forms=can_fill_forms
+        )
+        host.responders.attach(session.id, self._responder)
+
+    def update(self, update: Update) -> None:
+        """Send one update."""
+        self._connection.notify("session/update", {"sessionId": self.session.id, "update": update})
+
+    # -- prompts ------------------------------------------------------------------------------------------------
+
+    def prompt(self, message: Message, reply: RpcReply) -> None:
+        """Answer a prompt on a thread of its own."""
+        with self._lock:
+            if self._interrupt is not None:
+                raise RpcError(INVALID_REQUEST, "this session is answering another prompt; cancel it first")
+            self._interrupt = Interrupt()
+        self._thread = threading.Thread(target=self._run, args=(message, reply, self._interrupt), daemon=True)
+        self._thread.start()
+
+    def cancel(self, reason: str) -> None:
+        """Stop the prompt that is being answered, if there is one."""
+        interrupt = self._interrupt
+        if interrupt is not None:
+            interrupt.cancel(reason)
+
+    def _run(self, message: Message, reply: RpcReply, interrupt: Interrupt) -> None:
+        answer: Callable[[], None] = lambda: reply.send({"stopReason": "end_turn"})  # noqa: E731
+        try:
+            to_run = self._run_command(message, interrupt)
+            if to_run is not None:
+                result = self._run_turn(to_run, interrupt)
+                answer = lambda: _reply(result, reply)  # noqa: E731
+        except HermesError as error:
+            problem = str(error)
+            answer = lambda: reply.fail(INTERNAL, problem)  # noqa: E731
+        except BaseException as error:
+            log.exception("a prompt failed")
+            problem = f"{type(error).__name__}: {error}"
+            answer = lambda: reply.fail(INTERNAL, problem)  # noqa: E731
+        finally:
+            with self._lock:
+                self._interrupt = None
+            answer()  # only now: the editor may send the next prompt at once
+
+    def _run_command(self, message: Message, interrupt: Interrupt) -> Message | None:
+        """Run a slash command. What is left for the model; None when that is nothing."""
+        if not isinstance(message, str) or not message.startswith("/") or not is_command(self._host, message):
+            return message
+        surface = OneShotSurface(interrupt)
+        answer = run_command(Conversation(self._host, self.session, surface), message)
+        if answer.text or answer.error:
+            self.update(text_chunk("agent_message_chunk", answer.text or f"Error: {answer.error}"))
+        return surface.to_run
+
+    def _run_turn(self, message: Message, interrupt: Interrupt) -> TurnResult:
+        self._prompts += 1
+        self._announced.clear()
+        self._streamed = False
+        result = self.session.run(message, listener=self._listen, interrupt=interrupt)
+        if result.answer and not self._streamed:
+            self.update(text_chunk("agent_message_chunk", result.answer))
+        return result
+
+    def _call_id(self, tool_call_id: str) -> str:
+        """The id of a call for the editor: providers number the calls of each answer anew."""
+        return f"{self._prompts}/{tool_call_id}"
+
+    def _listen(self, event: TurnEvent) -> None:
+        match event:
+            case TextDelta():
+                self._streamed = True
+                self.update(text_chunk("agent_message_chunk", event.text))
+            case ReasoningDelta():
+                self.update(text_chunk("agent_thought_chunk", event.text))
+            case ToolStarted():
+                self._announce(event)
+            case ToolEnded():
+                self._end(event)
+            case _:
+                pass
+
+    def _announce(self, event: ToolStarted | ToolEnded) -> None:
+        self._streamed = False
+        call_id = self._call_id(event.tool_call_id)
+        if call_id not in self._announced:
+            self._announced.add(call_id)
+            self.update(self._updates.started(call_id, event.tool_name, event.args))
+
+    def _end(self, event: ToolEnded) -> None:
+        self._announce(event)  # a call that was refused was never started
+        call_id, ok = self._call_id(event.tool_call_id), event.status == "ok"
+        self.update(self._updates.ended(call_id, event.tool_name, event.result, ok=ok))
+        plan = self._updates.plan(event.tool_name, event.result) if ok else None
+        if plan is not None:
+            self.update(plan)
+
+    # -- history ------------------------------------------------------------------------------------------------
+
+    def replay(self) -> None:
+        """Report the recorded conversation, as if it happened now."""
+        names: dict[str, str] = {}
+        for at, message in enumerate(self._host.sessions.messages(self.session.id)):
+            role, text = message["role"], message_text(message)
+            if role == "tool":
+                call = str(message.get("tool_call_id"))
+                call_id = names.pop(f"id:{call}", f"h{at}/{call}")
+                self.update(self._updates.ended(call_id, names.pop(call, ""), text, ok='"error":"' not in text[:2_000]))
+                continue
+            if text:
+                self.update(text_chunk("user_message_chunk" if role == "user" else "agent_message_chunk", text))
+            for call in message.get("tool_calls") or ():
+                name, call_id = call["function"]["name"], f"h{at}/{call['id']}"
+                names[call["id"]], names[f"id:{call['id']}"] = name, call_id
+                self.update(self._updates.started(call_id, name, _arguments(call["function"]["arguments"])))
+
+    def close(self) -> None:
+        """Stop what runs, and leave the session without a person to ask."""
+        self.cancel("the session was closed")
+        self._host.responders.detach(self.session.id)
+
+    def join(self) -> None:
+        """Wait for the prompt that was stopped, so that its end is recorded."""
+        if self._thread is not None:
+            self._thread.join(_END_SECONDS)
+
+
+def _reply(result: TurnResult, reply: RpcReply) -> None:
+    if result.status == "interrupted":
+        reply.send({"stopReason": "cancelled"})
+    elif result.status == "failed":
+        reply.fail(INTERNAL, result.error or "the turn failed")
+    else:
+        reasons = {"length": "max_tokens", "refusal": "refusal", "content_filter": "refusal", "budget": "max_tokens"}
+        reply.send({"stopReason": reasons.get(result.finish_reason, "end_turn")})
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    from hermes.tools.arguments import parse_arguments
+
+    try:
+        return parse_arguments(text)
+    except ValueError:
+        return {}

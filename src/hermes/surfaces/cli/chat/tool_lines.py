@@ -1,0 +1,246 @@
+"""Tool calls and child agents as lines of text, running and finished."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from hermes.base.sanitize import Redactor, is_secret_key
+from hermes.contract.events import ChildActivity, ChildEnded, ChildStarted, ToolEnded, ToolStarted
+from hermes.surfaces.cli.chat.tool_details import exit_code
+from hermes.surfaces.cli.terminal import cells, fitted, one_line, running_time, short_duration
+from hermes.tools.declarations.builtin import builtin_declaration
+from hermes.tools.declarations.declaration import Declaration
+
+#: What the tool with a name declares.
+Declarations = Callable[[str], Declaration]
+
+#: Longest subject that is processed.
+_LONGEST = 2_000
+#: Longest subject on a line without a width limit.
+_USUAL = 100
+#: Longest error below a line.
+_LONGEST_ERROR = 400
+#: Frames of the spinner per second.
+_FRAMES = 8
+_CHILD_INDENT = "  "
+
+
+class Symbols(msgspec.Struct, frozen=True):
+    """The symbols in the lines."""
+
+    ok: str
+    failed: str
+    spinner: str
+    ellipsis: str
+    arrow: str
+
+
+UNICODE = Symbols("✓", "✗", "⠋⠙⠹⠸⠼⠴⠦⠧", "…", "→")
+ASCII = Symbols("+", "x", "|/-\\", "...", "->")
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A running call or child. Name and subject are computed once, not per frame."""
+
+    name: str
+    subject: str
+    since: float
+    indent: str = ""
+    #: The tool call that a child is at.
+    activity: str = ""
+
+
+def finished_line(
+    event: ToolEnded,
+    redactor: Redactor,
+    *,
+    width: int | None = None,
+    symbols: Symbols = UNICODE,
+    declaration: Declarations = builtin_declaration,
+) -> str:
+    """The line of a finished call. With a width, the subject and then the error are cut to fit."""
+    declared = declaration(event.tool_name)
+    head = f"{symbols.failed if has_failed(event, declared) else symbols.ok} {_name(event.tool_name)}"
+    subject = subject_of(declared, event.args, redactor)
+    error = "" if event.status == "ok" else _error(event.status, event.error_message, redactor)
+    code = exit_code(event, declared)
+    if code:
+        error = f"exit {code}"
+    return _fitted_line(head, subject, short_duration(event.duration_ms / 1000), error, width=width, symbols=symbols)
+
+
+def whole_error(event: ToolEnded, redactor: Redactor) -> str:
+    """Why a call failed, in more words than its line has room for; empty when it did not."""
+    return "" if event.status == "ok" else _error(event.status, event.error_message, redactor, _LONGEST_ERROR)
+
+
+def has_failed(event: ToolEnded, declared: Declaration) -> bool:
+    """Whether a call failed: the call itself, or the command that it ran."""
+    return event.status != "ok" or bool(exit_code(event, declared))
+
+
+def child_finished_line(
+    event: ChildEnded, redactor: Redactor, *, width: int | None = None, symbols: Symbols = UNICODE
+) -> str:
+    """The line of a finished child, indented under its call."""
+    ok = event.child_status == "completed"
+    head = f"{_CHILD_INDENT}{symbols.ok if ok else symbols.failed} {_child_name(event)}"
+    error = "" if ok else _error(event.child_status, event.child_error, redactor)
+    duration = short_duration(event.duration_ms / 1000)
+    return _fitted_line(head, _safe(event.child_goal, redactor), duration, error, width=width, symbols=symbols)
+
+
+def running_line(what: Running, now: float, *, width: int, symbols: Symbols = UNICODE) -> str:
+    """The line of a running call, with the current frame of the spinner."""
+    elapsed = max(now - what.since, 0)
+    frame = symbols.spinner[int(elapsed * _FRAMES) % len(symbols.spinner)]
+    head, subject = f"{what.indent}{frame} {what.name}", what.subject
+    if what.activity:
+        # What happens now matters more than the goal.
+        room = max(width // 3, width - cells(head) - cells(what.activity) - 15)
+        goal = fitted(subject, room, symbols.ellipsis) if width - cells(head) - room > 20 else ""
+        subject = f"{goal} {symbols.arrow} {what.activity}" if goal else what.activity
+    return _fitted_line(head, subject, running_time(elapsed), "", width=width, symbols=symbols)
+
+
+class RunningTools:
+    """The running calls, a line each. Updated by one thread, drawn by another."""
+
+    def __init__(
+        self,
+        redactor: Redactor,
+        clock: Callable[[], float],
+        *,
+        symbols: Symbols = UNICODE,
+        most: int = 8,
+        declaration: Declarations = builtin_declaration,
+    ) -> None:
+        self._declaration = declaration
+        self._redactor = redactor
+        self._clock = clock
+        self._symbols = symbols
+        self._most = most
+        #: By the id of the call, or of the child's session.
+        self._running: dict[str, Running] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._running)
+
+    def started(self, event: ToolStarted | ChildStarted) -> None:
+        """Add a call or a child."""
+        now = self._clock()
+        if isinstance(event, ChildStarted):
+            goal = _safe(event.child_goal, self._redactor)
+            self._running[event.child_session_id] = Running(_child_name(event), goal, now, _CHILD_INDENT)
+        else:
+            subject = subject_of(self._declaration(event.tool_name), event.args, self._redactor)
+            self._running[event.tool_call_id] = Running(_name(event.tool_name), subject, now)
+
+    def child_does(self, event: ChildActivity) -> None:
+        """Show what a running child does now, after its goal."""
+        running = self._running.get(event.child_session_id)
+        if running is not None:
+            subject = subject_of(self._declaration(event.tool_name), event.args, self._redactor)
+            now = f"{_name(event.tool_name)} {subject}".rstrip()
+            self._running[event.child_session_id] = replace(running, activity=now)
+
+    def finished(self, event: ToolEnded | ChildEnded, *, width: int | None = None) -> str:
+        """Remove a call or a child; returns its final line."""
+        if isinstance(event, ChildEnded):
+            self._running.pop(event.child_session_id, None)
+            return child_finished_line(event, self._redactor, width=width, symbols=self._symbols)
+        self._running.pop(event.tool_call_id, None)
+        return finished_line(event, self._redactor, width=width, symbols=self._symbols, declaration=self._declaration)
+
+    def clear(self) -> None:
+        """Remove all calls: the turn has ended."""
+        self._running.clear()
+
+    def lines(self, width: int) -> list[str]:
+        """The running calls, the longest-running first."""
+        running = list(self._running.values())
+        now = self._clock()
+        shown = running if len(running) <= self._most else running[: self._most - 1]
+        lines = [running_line(what, now, width=width, symbols=self._symbols) for what in shown]
+        if len(shown) < len(running):
+            lines.append(fitted(f"  and {len(running) - len(shown)} more", width, self._symbols.ellipsis))
+        return lines
+
+
+def subject_of(declared: Declaration, args: dict[str, Any], redactor: Redactor) -> str:
+    """The subject of a call, on one line and redacted."""
+    if declared.shown.detail == "tasks":
+        subject = _todo_counts(args)
+    else:
+        subject = next(filter(None, (_subject(name, args.get(name)) for name in declared.shown.subject)), "")
+        subject = subject or ", ".join(islice(declared.named_paths(args), 5)) or _first_plain_value(args)
+    return _safe(subject, redactor)
+
+
+def _subject(name: str, value: object) -> str:
+    if isinstance(value, list):
+        return f"{len(cast('list[Any]', value))} {name}"
+    return value if isinstance(value, str) else ""
+
+
+def _fitted_line(head: str, subject: str, duration: str, error: str, *, width: int | None, symbols: Symbols) -> str:
+    if width is None:
+        subject = fitted(subject, _USUAL, symbols.ellipsis)
+        return "  ".join(filter(None, (f"{head} {subject}".rstrip(), duration, error)))
+    if error:
+        # At most a third of the line is for the subject; the rest is for the error.
+        subject_room = min(cells(subject) + 1, width // 3)
+        error_room = width - cells(head) - subject_room - len(duration) - 4
+        error = fitted(error, max(error_room, width // 3), symbols.ellipsis)
+    ending = f"  {duration}  {error}".rstrip()
+    room = width - cells(head) - 1 - cells(ending)
+    subject = fitted(subject, room, symbols.ellipsis) if room > len(symbols.ellipsis) else ""
+    return fitted(f"{f'{head} {subject}'.rstrip()}{ending}", width, symbols.ellipsis)
+
+
+def _name(name: str) -> str:
+    return one_line(name, 40)
+
+
+def _child_name(event: ChildStarted | ChildEnded) -> str:
+    return f"child {event.task_index + 1}:"
+
+
+def _error(status: str, error: str | None, redactor: Redactor, limit: int = _USUAL) -> str:
+    text = error or ""
+    if not text.startswith(f"{status}: "):
+        text = f"{status}: {text}"
+    return one_line(_safe(text, redactor), limit)
+
+
+def _safe(text: str, redactor: Redactor) -> str:
+    """The beginning of the text on one line, redacted; not cut inside a secret, whose half would not be recognised."""
+    if len(text) > _LONGEST:
+        text = text[: redactor.start_of_secret_at(text, _LONGEST)] + "…"
+    return one_line(redactor.redact(text), _LONGEST)
+
+
+def _first_plain_value(args: dict[str, Any]) -> str:
+    """The first scalar argument whose name is not a secret's."""
+    for name, value in args.items():
+        if isinstance(value, str | int | float) and value != "" and not is_secret_key(name):
+            return str(value)
+    return ""
+
+
+def _todo_counts(args: dict[str, Any]) -> str:
+    todos = args.get("todos")
+    if not isinstance(todos, list):
+        return "list"
+    counts: dict[str, int] = {}
+    for todo in cast("list[Any]", todos):
+        status = cast("dict[str, Any]", todo).get("status") if isinstance(todo, dict) else None
+        status = status if isinstance(status, str) else "pending"
+        counts[status] = counts.get(status, 0) + 1
+    named = [f"{count} {status.replace('_', ' ')}" for status, count in counts.items()]
+    return ", ".join(named[:5]) or "empty list"

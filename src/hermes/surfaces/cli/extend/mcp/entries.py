@@ -1,0 +1,143 @@
+"""``hermes mcp add | remove | list | configure``: the entries of ``mcp_servers`` in the configuration."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hermes.base.config.edit import edit_config, edit_together, unset_config
+from hermes.base.config.schema.mcp import McpServerConfig
+from hermes.base.errors import HermesError
+from hermes.base.sanitize import redact_text
+from hermes.service.mcp.manifest import ManifestCache
+from hermes.service.mcp.settings import check_entry, entry_digest, find_entry
+from hermes.service.mcp.tools.build import offered_names
+from hermes.service.mcp.tools.names import toolset_name
+from hermes.service.mcp.transport.suspicious import check_command
+from hermes.service.mcp.transport.tokens import forget_tokens
+from hermes.surfaces.cli.extend.mcp.trial import home_and_config, show_manifest, try_server
+from hermes.surfaces.cli.report import Report
+from hermes.surfaces.cli.terminal import one_line, plain
+
+
+def run_add(args: argparse.Namespace) -> None:
+    """Add a server. It is started first, so that an entry which cannot work is not saved."""
+    home, config = home_and_config()
+    if args.name in config.mcp_servers:
+        raise HermesError(
+            f"there is an MCP server {args.name!r} already; change it with: hermes mcp configure {args.name}"
+        )
+    written = _written_entry(args)
+    entry = msgspec.convert(written, McpServerConfig)
+    check_entry(args.name, entry)
+    check_command(args.name, [entry.command, *entry.args], cwd=Path.cwd(), hermes_home=home)
+    if not args.no_test and not entry.auth:
+        show_manifest(args.name, try_server(home, config, args.name, entry), entry)
+    edit_config(home, f'mcp_servers."{args.name}"', written)
+    print(f"Added {plain(args.name)}. Its tools are the toolset {plain(toolset_name(args.name))}.")
+    if entry.auth:
+        print(f"Sign in with: hermes mcp login {plain(args.name)}")
+
+
+def _written_entry(args: argparse.Namespace) -> dict[str, Any]:
+    command: list[str] = args.line or ([args.command, *args.args] if args.command else [])
+    if args.line and (args.command or args.args):
+        raise HermesError("the command is given twice; write it behind --, or with --command and --args")
+    entry: dict[str, Any] = {}
+    if command:
+        entry["command"] = command[0]
+        if command[1:]:
+            entry["args"] = command[1:]
+    if args.url:
+        entry["url"] = args.url
+    for key, pairs in (("env", args.env), ("headers", args.header)):
+        if pairs:
+            entry[key] = dict(_pair(text) for text in pairs)
+    for key in ("auth", "transport", "trust", "sandbox"):
+        if getattr(args, key):
+            entry[key] = getattr(args, key)
+    return entry
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip():
+        raise HermesError(f"found {text!r}; allowed: NAME=VALUE")
+    return name.strip(), value.strip()
+
+
+def run_remove(args: argparse.Namespace) -> None:
+    """Remove a server."""
+    home, config = home_and_config()
+    find_entry(config.mcp_servers, args.name)
+    unset_config(home, f'mcp_servers."{args.name}"')
+    ManifestCache(home).remove(args.name)
+    forget_tokens(home, args.name)
+    print(f"Removed {plain(args.name)}.")
+
+
+def run_list(_args: argparse.Namespace) -> Report:
+    """List the servers, without starting any."""
+    home, config = home_and_config()
+    cache = ManifestCache(home)
+    rows: list[dict[str, Any]] = []
+    for name, entry in sorted(config.mcp_servers.items()):
+        manifest, problem = cache.get(name, entry_digest(entry)), ""
+        try:
+            check_entry(name, entry)
+        except HermesError as error:
+            problem = str(error)
+        tools = None if manifest is None else len(offered_names(name, manifest, entry))
+        where = entry.url or " ".join([entry.command, *entry.args])
+        rows.append(
+            {"name": name, "enabled": entry.enabled, "tools": tools, "where": redact_text(where), "problem": problem}
+        )
+    cells = [("  " + row["name"], _state(row), one_line(row["problem"] or row["where"], 100)) for row in rows]
+    return Report(rows, rows=cells, empty="There are no MCP servers. Add one with: hermes mcp add NAME -- COMMAND")
+
+
+def _state(row: dict[str, Any]) -> str:
+    if row["problem"]:
+        return "broken"
+    if not row["enabled"]:
+        return "off"
+    return "not seen yet" if row["tools"] is None else f"{row['tools']} tools"
+
+
+def run_configure(args: argparse.Namespace) -> None:
+    """Show a server and its tools, or change what is offered of them."""
+    home, config = home_and_config()
+    entry = find_entry(config.mcp_servers, args.name)
+    put = _changes(args)
+    key = f'mcp_servers."{args.name}"'
+    remove = [f"{key}.tools.include", f"{key}.tools.exclude"] if args.all else []
+    if put or remove:
+        known = [name for name in remove if _is_written(entry, name)]
+        edit_together(home, {f"{key}.{name}": value for name, value in put.items()}, remove=known)
+        entry = find_entry(home_and_config()[1].mcp_servers, args.name)
+    manifest = ManifestCache(home).get(args.name, entry_digest(entry))
+    print(f"{plain(args.name)}: {one_line(redact_text(entry.url or ' '.join([entry.command, *entry.args])), 200)}")
+    flags = [name for name in ("trust", "sandbox") if getattr(entry, name)]
+    print(", ".join(["enabled" if entry.enabled else "disabled", *flags, f"timeout {entry.timeout:g} s"]))
+    if manifest is None:
+        print(f"Its tools are not known yet; see them with: hermes mcp test {plain(args.name)}")
+    else:
+        show_manifest(args.name, manifest, entry)
+
+
+def _changes(args: argparse.Namespace) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    for name in ("include", "exclude"):
+        if getattr(args, name):
+            changes[f"tools.{name}"] = getattr(args, name)
+    for name in ("enabled", "trust", "sandbox", "timeout"):
+        if getattr(args, name) is not None:
+            changes[name] = getattr(args, name)
+    return changes
+
+
+def _is_written(entry: McpServerConfig, key: str) -> bool:
+    return bool(getattr(entry.tools, key.rpartition(".")[2]))

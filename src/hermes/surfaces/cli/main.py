@@ -1,0 +1,204 @@
+"""Entry point of ``hermes``: imports only the requested command, and turns failures into exit codes."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hermes.surfaces.cli.arguments import CommandParser, CommandSpec
+
+#: More than a prompt or one answer allocates until it is there. Nearly all of it are modules, which stay.
+_START_UP_OBJECTS = 120_000
+#: How many objects may be added before the next look for garbage. Python's own 700 cost a busy server 3 % of its time.
+_NEW_OBJECTS = 10_000
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments and arguments[0] in ("--version", "-V", "version"):
+        from hermes.base.version import __version__
+
+        print(f"hermes {__version__}")
+        return 0
+    _prepare_output()
+    if argv is None:
+        _postpone_collection()
+    code = _run_and_report(arguments)
+    if argv is None:
+        _skip_last_collection()
+        if _has_other_threads() or _has_plugin_code():
+            from hermes.surfaces.cli.failures import end_in_time
+
+            end_in_time(code)
+    return code
+
+
+def _postpone_collection() -> None:
+    """Look for garbage only when the program is loaded, and then no longer in what was loaded: it is not garbage."""
+    import gc
+
+    usual = gc.get_threshold()
+
+    def resume(phase: str, _info: dict[str, int]) -> None:
+        if phase == "stop":
+            gc.callbacks.remove(resume)
+            gc.freeze()
+            gc.set_threshold(_NEW_OBJECTS, *usual[1:])
+
+    gc.callbacks.append(resume)
+    gc.set_threshold(_START_UP_OBJECTS)
+
+
+def _skip_last_collection() -> None:
+    """Leave the memory to the system, which takes it back anyway; a plugin may have objects that expect their end."""
+    if not _has_plugin_code():
+        import gc
+
+        gc.freeze()
+
+
+def _run_and_report(arguments: list[str]) -> int:
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
+    except SystemExit as exit_:
+        return _exit_code(exit_)
+    except BaseException as error:
+        from hermes.surfaces.cli.failures import report
+
+        return report(error, arguments)
+
+
+def _has_plugin_code() -> bool:
+    return "hermes.plugins.loading.modules" in sys.modules
+
+
+def _has_other_threads() -> bool:
+    """Whether a thread of a plugin may keep the process from ending."""
+    threading = sys.modules.get("threading")
+    return threading is not None and sum(not thread.daemon for thread in threading.enumerate()) > 1
+
+
+def _prepare_output() -> None:
+    """Make sure that printing never fails because of a missing stream or character."""
+    if getattr(sys, "stdout", None) is None or getattr(sys, "stderr", None) is None:
+        import os
+
+        null_device = open(os.devnull, "w")  # noqa: PTH123, SIM115  (kept open for the rest of the process)
+        sys.stdout, sys.stderr = sys.stdout or null_device, sys.stderr or null_device
+    if getattr(sys.stdout, "errors", "") in ("strict", "surrogateescape"):
+        sys.stdout.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+
+
+def _run(arguments: list[str]) -> int:
+    from hermes.surfaces.cli.commands import COMMANDS, DEFAULT_COMMAND
+
+    if arguments and arguments[0] in ("--help", "-h"):
+        return _run_help([])
+    # A command is one word, so a text with a blank is a message.
+    if not arguments or arguments[0].startswith("-") or " " in arguments[0].strip():
+        return _run_command(DEFAULT_COMMAND, arguments)
+    name, rest = arguments[0], arguments[1:]
+    if name == "help":
+        return _run_help(rest)
+    if name not in COMMANDS:
+        return _run_plugin_command(name, rest)
+    return _run_command(name, rest)
+
+
+def _run_command(name: str, arguments: list[str]) -> int:
+    from hermes.surfaces.cli.arguments import execute
+    from hermes.surfaces.cli.commands import DEFAULT_COMMAND
+
+    command, parser = load_command(name)
+    args = parser.parse_args(arguments)
+    if name == DEFAULT_COMMAND:  # draws for itself
+        return execute(command, args)
+    from hermes.surfaces.cli.terminal import wrapped_output
+
+    with wrapped_output():
+        return execute(command, args)
+
+
+def load_command(name: str) -> tuple[CommandSpec, CommandParser]:
+    """What a command declares, and the parser that is made of it. Imports the module of that command alone."""
+    from importlib import import_module
+
+    from hermes.surfaces.cli.arguments import make_parser
+    from hermes.surfaces.cli.commands import COMMANDS
+
+    module, summary = COMMANDS[name]
+    command: CommandSpec = import_module(module, "hermes.cli").COMMAND
+    return command, make_parser(command, f"hermes {name}", summary)
+
+
+def _run_help(names: list[str]) -> int:
+    from hermes.surfaces.cli.commands import COMMANDS
+
+    if not names or names[0].startswith("-"):
+        return _print_help()
+    if names[0] not in COMMANDS:
+        return _run_plugin_command(names[0], [*names[1:], "--help"])
+    return _run_command(names[0], [*names[1:], "--help"])
+
+
+def _run_plugin_command(name: str, arguments: list[str]) -> int:
+    from hermes.surfaces.cli.extend.plugins.plugin_commands import run_plugin_command
+
+    code, added = run_plugin_command(name, arguments)
+    return _unknown_command(name, added) if code is None else code
+
+
+def _print_help() -> int:
+    if sys.stdout.isatty():
+        from hermes.surfaces.cli.terminal import wrapped_output
+
+        with wrapped_output():
+            return _write_help()
+    return _write_help()
+
+
+def _write_help() -> int:
+    from hermes.surfaces.cli.commands import COMMANDS, GROUPS
+
+    width = max(map(len, COMMANDS))
+    print("usage: hermes [command] [options]\n       hermes 'a message'")
+    for heading, commands in GROUPS.items():
+        print(f"\n{heading}:")
+        for name, (_, summary) in commands.items():
+            print(f"  {name:<{width}}  {summary}")
+    print(
+        "\n'hermes' without a command is 'hermes chat'."
+        "\n'hermes help COMMAND' explains one command; 'hermes --version' prints the version."
+        "\nPlugins may add commands; 'hermes plugins info NAME --load' shows them."
+    )
+    return 0
+
+
+def _unknown_command(name: str, added: list[str]) -> int:
+    from hermes.base.errors import did_you_mean
+    from hermes.contract.commands import COMMAND_NAMES
+    from hermes.surfaces.cli.commands import COMMANDS
+    from hermes.surfaces.cli.terminal import plain, print_error
+
+    name = plain(name)
+    if name in COMMAND_NAMES:
+        hint = f"; /{name} is a command of the prompt, which 'hermes' alone opens."
+    else:
+        known = [*COMMANDS, "help", "version", *map(plain, added)]
+        otherwise, then = "'hermes help' lists the commands", f"As a message: hermes -- {name}"
+        hint = did_you_mean(name, known, otherwise=otherwise, then=then)
+    print_error(f"unknown command {name!r}{hint}")
+    return 2
+
+
+def _exit_code(exit_: SystemExit) -> int:
+    if exit_.code is None:
+        return 0
+    if isinstance(exit_.code, int):
+        return exit_.code
+    print(exit_.code, file=sys.stderr)
+    return 1

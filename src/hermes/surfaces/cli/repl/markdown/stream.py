@@ -1,0 +1,267 @@
+"""Streaming renderer for a CommonMark subset: takes pieces, returns whole blocks as terminal text."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from hermes.surfaces.cli.chat.theme import DARK, Theme
+from hermes.surfaces.cli.repl.markdown.lines import (
+    HEADING,
+    ITEM,
+    QUOTE,
+    UNDERLINE,
+    Alignment,
+    Fence,
+    begins_block,
+    delimiter_row,
+    is_rule,
+    opening_fence,
+    row,
+    without_closing_marks,
+)
+from hermes.surfaces.cli.repl.markdown.painter import Painter
+from hermes.surfaces.cli.terminal import plain
+
+#: Longest preview.
+_PREVIEW = 4_000
+
+#: Minimum width inside quotes and list items; with less they stay text.
+_LEAST_ROOM = 10
+
+
+class _Container(msgspec.Struct):
+    """An open quote or list item: what its first line begins with, and what every other one does."""
+
+    first: str
+    rest: str
+    #: By how many columns the lines of a list item are indented; 0 is a quote.
+    indent: int = 0
+    shown: bool = False
+
+
+class MarkdownStream:
+    """Renders Markdown while it streams in.
+
+    Lines are parsed only when complete, so the size of the pieces makes no difference.
+    The width may be changed at any time; it holds for the blocks that follow.
+    """
+
+    def __init__(self, width: int, colour: bool, *, unicode: bool = True, theme: Theme = DARK) -> None:
+        self.width = width
+        self._painter = Painter(colour=colour, unicode=unicode, theme=theme)
+        self._bar, self._bullet = ("│ ", "• ") if unicode else ("| ", "- ")
+        self._partial: list[str] = []
+        self._ready: list[str] = []
+        self._begin()
+
+    def feed(self, text: str) -> str:
+        """Add a piece; returns the terminal text of all blocks completed by it."""
+        first, *others = text.split("\n")
+        self._partial.append(first)
+        for piece in others:
+            self._take_line("".join(self._partial))
+            self._partial = [piece]
+        return self._take_ready()
+
+    def finish(self) -> str:
+        """The rest, finished or not. The next piece begins a new text."""
+        last = "".join(self._partial)
+        if last:
+            self._take_line(last)
+        self._close_containers(0)
+        self._begin()
+        return self._take_ready()
+
+    @property
+    def pending(self) -> str:
+        """The unfinished block as plain text, or the last screens of it when it is long."""
+        tail: list[str] = []
+        room = _PREVIEW
+        for piece in (*reversed(self._partial), "\n" if self._lines else "", *self._lines_backwards()):
+            if room <= 0:
+                break
+            tail.append(piece[-room:])
+            room -= len(piece)
+        return plain("".join(reversed(tail)))
+
+    # -- lines ------------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Reset to the start of a text."""
+        self._partial = []
+        self._open: list[_Container] = []
+        self._fence: Fence | None = None
+        #: The lines of the open paragraph, or of the open table without its second line.
+        self._lines: list[str] = []
+        self._alignments: list[Alignment] | None = None
+        self._gap = False
+        self._any_shown = False
+
+    def _take_line(self, source: str) -> None:
+        line = plain(source).expandtabs(4).rstrip()
+        kept, rest = self._continue_containers(line)
+        if self._fence is not None and kept == len(self._open):
+            self._take_code(self._fence, rest)
+        elif kept < len(self._open) and self._is_lazy(rest):
+            self._lines.append(rest.strip())
+        else:
+            if kept < len(self._open):
+                self._close_containers(kept)
+            inner = self._open_containers(rest)
+            if inner or len(self._open) == kept:
+                self._take_leaf(inner)
+
+    def _take_code(self, fence: Fence, line: str) -> None:
+        if fence.is_closed_by(line):
+            self._fence = None
+        else:
+            outside = min(len(line) - len(line.lstrip(" ")), fence.indent)
+            self._show_code(line[outside:], fence.language)
+
+    def _take_leaf(self, line: str) -> None:
+        """One line, freed of the marks of its containers."""
+        text = line.strip()
+        if not text:
+            self._flush()
+            self._gap = True
+        elif self._lines and self._alignments is None and (underline := UNDERLINE.match(line)):
+            self._take_underline(underline[1])
+        elif self._alignments is not None and "|" in text and not begins_block(line):
+            self._lines.append(text)
+        elif heading := HEADING.match(line):
+            self._flush()
+            self._show_heading(without_closing_marks(line[heading.end() :]), len(heading[1]))
+        elif is_rule(line):
+            self._flush()
+            self._show(self._painter.rule(self._room()))
+        elif fence := opening_fence(line):
+            self._flush()
+            self._fence = fence
+            if fence.title:
+                self._show_code(fence.title, "")
+        elif line.startswith("    ") and not self._lines:
+            self._show_code(line[4:], "")
+        else:
+            self._take_text(text)
+
+    def _take_text(self, text: str) -> None:
+        """A line of a paragraph, unless it turns the line before it into the head of a table."""
+        if self._alignments is not None:
+            self._flush()
+        alignments = delimiter_row(text) if self._lines and "|" in self._lines[-1] else None
+        if alignments is not None and len(alignments) == len(row(self._lines[-1])):
+            head = self._lines.pop()
+            self._flush()
+            self._lines, self._alignments = [head], alignments
+        else:
+            self._lines.append(text)
+
+    def _take_underline(self, mark: str) -> None:
+        lines, self._lines = self._lines, []
+        self._show_heading("\n".join(lines), 1 if mark.startswith("=") else 2)
+
+    # -- containers -------------------------------------------------------------------------------------------------
+
+    def _continue_containers(self, line: str) -> tuple[int, str]:
+        """How many of the open containers the line belongs to, and the line without their marks."""
+        for position, container in enumerate(self._open):
+            if not container.indent:
+                quote = QUOTE.match(line)
+                if quote is None:
+                    return position, line
+                line = line[quote.end() :]
+            elif line and not line.startswith(" " * container.indent):
+                return position, line
+            else:
+                line = line[container.indent :]
+        return len(self._open), line
+
+    def _is_lazy(self, rest: str) -> bool:
+        """Whether the line is a lazy continuation of the open paragraph, without the markers of its containers."""
+        return bool(rest and self._lines and self._alignments is None) and not begins_block(rest)
+
+    def _open_containers(self, line: str) -> str:
+        """Open what begins on this line; returns what is in it."""
+        while (found := self._container_at(line)) is not None:
+            container, inner = found
+            if self._room() - len(container.rest) < _LEAST_ROOM:
+                break
+            self._flush()
+            self._open.append(container)
+            line = inner
+        return line
+
+    def _container_at(self, line: str) -> tuple[_Container, str] | None:
+        if quote := QUOTE.match(line):
+            return _Container(self._bar, self._bar), line[quote.end() :]
+        item = ITEM.match(line)
+        if item is None or is_rule(line) or self._goes_on(item, line):
+            return None
+        # Five blanks and more are one, and an indented line of code.
+        blanks = len(item[3]) if 1 <= len(item[3]) < 5 else 1
+        indent = item.end(2) + blanks
+        marker = self._bullet if item[2] in "-*+" else f"{item[2]} "
+        return _Container(marker, " " * len(marker), indent), line[indent:]
+
+    def _goes_on(self, item: re.Match[str], line: str) -> bool:
+        """Whether an apparent list item is a line of the open paragraph, such as one that starts with a number."""
+        return bool(self._lines) and (item.end() == len(line) or item[2] not in ("-", "*", "+", "1.", "1)"))
+
+    def _close_containers(self, kept: int) -> None:
+        self._flush()
+        self._fence = None
+        while len(self._open) > kept:
+            if not self._open[-1].shown and self._open[-1].indent:
+                self._show([""])
+            self._open.pop()
+
+    # -- showing ----------------------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        """Show the open paragraph or table."""
+        lines, alignments = self._lines, self._alignments
+        self._lines, self._alignments = [], None
+        if alignments is not None:
+            head, *rows = map(row, lines)
+            self._show(self._painter.table(head, rows, alignments, self._room()))
+        elif lines:
+            self._show(self._painter.paragraph("\n".join(lines), self._room()))
+
+    def _show_heading(self, text: str, level: int) -> None:
+        self._show(self._painter.heading(text, level, self._room()))
+
+    def _show_code(self, line: str, language: str) -> None:
+        self._show(self._painter.code(line, language, self._room()))
+
+    def _show(self, lines: list[str]) -> None:
+        if self._gap and self._any_shown:
+            shown = [container.rest for container in self._open if container.shown]
+            self._ready.append("".join(shown).rstrip() + "\n")
+        self._gap = False
+        for line in lines:
+            self._ready.append(f"{self._margin()}{line}".rstrip() + "\n")
+            self._any_shown = True
+
+    def _margin(self) -> str:
+        """The prefix of the next line. A list item shows its marker once."""
+        pieces: list[str] = []
+        for container in self._open:
+            pieces.append(container.rest if container.shown else container.first)
+            container.shown = True
+        return "".join(pieces)
+
+    def _room(self) -> int:
+        """The width inside the open containers."""
+        return max(self.width - sum(len(container.rest) for container in self._open), 4)
+
+    def _take_ready(self) -> str:
+        ready = "".join(self._ready)
+        self._ready.clear()
+        return ready
+
+    def _lines_backwards(self) -> list[str]:
+        """The open lines, last first, with what parts them. No more of them than a preview can hold."""
+        lines = self._lines[-_PREVIEW:]
+        return [piece for line in reversed(lines) for piece in (line, "\n")][:-1]

@@ -1,0 +1,234 @@
+"""Line-based prompt for simple terminals and pipes."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Generator
+from types import FrameType
+from typing import TextIO
+
+from hermes.agent.events import TurnResult
+from hermes.base.sanitize import Redactor
+from hermes.contract.events import TurnEvent
+from hermes.surfaces.cli.chat.output import TextOutput
+from hermes.surfaces.cli.chat.signals import handled_signals
+from hermes.surfaces.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST
+from hermes.surfaces.cli.repl.dialogue import Dialogue
+from hermes.surfaces.cli.repl.prompt.streams import LineReader
+from hermes.surfaces.cli.repl.questions import PromptQuestion
+from hermes.surfaces.cli.terminal import column_wrapped, one_line, plain, terminal_width
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class PlainPrompt:
+    """A display that only appends lines. Answers go to stdout, everything else to stderr."""
+
+    def __init__(self, stdin: TextIO, stdout: TextIO, redactor: Redactor) -> None:
+        #: Whether stdin is a terminal.
+        self.is_interactive = stdin.isatty()
+        #: Whether any input was read.
+        self.any_line = False
+        self._lines = LineReader(stdin.fileno())
+        self._output = _PlainOutput(stdout, redactor)
+        self._lock = threading.RLock()
+        self._signals: deque[int] = deque()
+        self._dialogue: Dialogue | None = None
+        self._question: object | None = None
+        #: Whether the output ends with the prompt or a question.
+        self._asked = False
+        self._ended = False
+        #: Lines cannot be drawn again here.
+        self.screen = None
+
+    def run(self, dialogue: Dialogue) -> None:
+        """Read until the end of the input, or until ``end``."""
+        self._dialogue = dialogue
+        self.changed()
+        with self._signal_handlers():
+            typed = ""
+            while not self._ended:
+                try:
+                    line = self._lines.wait(for_line=self._may_read(dialogue))
+                except EOFError:
+                    self._end_of_input(dialogue, typed)
+                    typed = ""
+                    continue
+                self._handle_signals(dialogue)
+                if line is None:
+                    continue
+                typed = f"{typed}\n{line}" if typed else line
+                if typed.endswith("\\"):
+                    typed = typed[:-1]
+                    continue
+                self._enter(dialogue, typed)
+                typed = ""
+        self._lines.close()
+
+    def _may_read(self, dialogue: Dialogue) -> bool:
+        """A pipe is read one message per turn; a terminal at any time."""
+        return dialogue.exit_code is None and (self.is_interactive or dialogue.is_idle)
+
+    def _enter(self, dialogue: Dialogue, text: str) -> None:
+        with self._lock:
+            self._asked = False
+        self.any_line |= bool(text.strip())
+        dialogue.enter(text)
+        self.changed()
+
+    def _end_of_input(self, dialogue: Dialogue, typed: str) -> None:
+        if typed:
+            self._enter(dialogue, typed)
+        elif self.is_interactive:
+            dialogue.quit()
+        else:
+            dialogue.leave(EXIT_FAILED if dialogue.unanswered else 0)
+
+    def _handle_signals(self, dialogue: Dialogue) -> None:
+        while self._signals:
+            if self._signals.popleft() != signal.SIGINT:
+                dialogue.leave(EXIT_TERMINATED, "terminated")
+            elif self.is_interactive:
+                dialogue.ctrl_c()
+            elif dialogue.exit_code is None:
+                dialogue.leave(EXIT_INTERRUPTED)
+            else:
+                self.end()
+            self.changed()
+
+    @contextlib.contextmanager
+    def _signal_handlers(self) -> Generator[None]:
+        """Signals are collected for the loop, which handles them outside of any lock."""
+
+        def take(number: int, _frame: FrameType | None) -> None:
+            self._signals.append(number)
+
+        with handled_signals(take, *_SIGNALS), self._lines.woken_by_signals():
+            yield
+
+    # -- display; called by any thread --------------------------------------------------------------------------
+
+    def event(self, event: TurnEvent) -> None:
+        with self._lock:
+            self._output.event(event)
+
+    def turn_ended(self, result: TurnResult) -> None:
+        with self._lock:
+            self._output.end(result)
+            if result.status == "interrupted":
+                self._print("[interrupted]")
+            elif result.status == "failed":
+                self._print(f"Error: {one_line(self._output.redacted(result.error or 'the turn failed'))}")
+
+    def message(self, text: str) -> None:
+        if self.is_interactive:
+            self._print(one_line(f"> {text}"))
+
+    def say(self, text: str) -> None:
+        with self._lock, self._leave_on_closed_output():
+            self._output.say(text)
+
+    def note(self, text: str) -> None:
+        self._print(plain(text))
+
+    def error(self, text: str) -> None:
+        self._print(f"Error: {one_line(text)}")
+
+    def restore_input(self, text: str) -> None:
+        """Nothing to do: it is still on the screen, or in the file it came from."""
+
+    def changed(self) -> None:
+        dialogue = self._dialogue
+        if dialogue is None:
+            return
+        with self._lock:
+            question = dialogue.questions.current
+            if question is not self._question:
+                self._question = question
+                if question is None:
+                    self._print("")
+                else:
+                    self._ask(question)
+            elif question is None and self.is_interactive and dialogue.is_idle and dialogue.exit_code is None:
+                self._prompt("> ")
+        self._lines.wake()
+
+    def clear(self) -> None:
+        """Nothing to do: printed lines stay."""
+
+    def end(self) -> None:
+        self._ended = True
+        self._lines.wake()
+
+    # -- internal -----------------------------------------------------------------------------------------------
+
+    def _ask(self, question: PromptQuestion[object]) -> None:
+        left = question.seconds_left()
+        self._print(question.text)
+        self._print(question.hint + ("" if left is None else f" ({left:.0f} s)"))
+        self._prompt(question.label)
+
+    def _prompt(self, label: str) -> None:
+        if not self._asked:
+            self._asked = True
+            with self._leave_on_closed_output():
+                self._output.prompt(label)
+
+    def _print(self, text: str) -> None:
+        if self.is_interactive:
+            text = "\n".join(column_wrapped(text, terminal_width(80)))
+        with self._lock, self._leave_on_closed_output():
+            self._output.note(text, after_prompt=self._asked)
+            self._asked = False
+
+    @contextlib.contextmanager
+    def _leave_on_closed_output(self) -> Generator[None]:
+        try:
+            yield
+        except OSError:
+            if self._dialogue is not None:
+                self._dialogue.leave(EXIT_OUTPUT_CLOSED, OUTPUT_LOST)
+
+
+class _PlainOutput(TextOutput):
+    """The output of ``hermes chat --query``, for a sequence of messages."""
+
+    def __init__(self, stdout: TextIO, redactor: Redactor) -> None:
+        super().__init__(stdout, redactor)
+        self._thinking = False
+
+    def reasoning(self, text: str) -> None:
+        self._new_line()
+        print(plain(text), end="", file=sys.stderr, flush=True)
+        self._thinking = True
+
+    def reasoning_over(self) -> None:
+        if self._thinking:
+            self._thinking = False
+            print(file=sys.stderr)
+
+    def say(self, text: str) -> None:
+        """Print the answer of a command."""
+        self._new_line()
+        print(plain(text), file=self.stdout, flush=True)
+
+    def note(self, text: str, *, after_prompt: bool) -> None:
+        """Print a note, on a new line when the prompt is shown."""
+        self._new_line()
+        if after_prompt:
+            print(file=sys.stderr)
+        if text:
+            print(text, file=sys.stderr, flush=True)
+
+    def prompt(self, label: str) -> None:
+        """Print the prompt."""
+        self._new_line()
+        print(label, end="", file=sys.stderr, flush=True)
+
+    def redacted(self, text: str) -> str:
+        """The text without secrets."""
+        return self._redactor.redact(text)

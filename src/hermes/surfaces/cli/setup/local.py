@@ -1,0 +1,151 @@
+"""``hermes local``: installs, shows and removes the embedded model, which needs no key."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from hermes.base.config import load_config
+from hermes.base.config.schema.sections import LocalConfig
+from hermes.base.errors import ConfigError
+from hermes.models.local.install.install import InstalledParts, inspect
+from hermes.models.local.install.parts import DOWNLOAD_SIZE, RUNTIME
+from hermes.models.local.install.weights import find_model
+from hermes.models.local.running import running_states
+from hermes.surfaces.cli import opened_home
+from hermes.surfaces.cli.arguments import JSON, Action, CommandSpec
+from hermes.surfaces.cli.report import Report
+
+_MEGABYTE = 1_000_000
+
+_EPILOG = """
+'install' gets a small model for trying things offline: it chats in short sentences and can read a file or run a command
+that you name. To use a better one (a GGUF file), set 'local.model_path' in config.yaml, or HERMES_LOCAL_MODEL.
+
+examples:
+  hermes local install
+  hermes chat --provider local --query 'What is the capital of France?'
+  HERMES_LOCAL_MODEL=~/models/other.gguf hermes chat --provider local
+"""
+
+
+def get_model(home: Path) -> InstalledParts:
+    """Install the missing parts of the embedded model, with progress on stderr."""
+    from hermes.models.local.install.install import install
+
+    progress = _Progress(sys.stderr)
+    print(f"Downloading the runtime and the weights, about {DOWNLOAD_SIZE // _MEGABYTE} MB …", file=sys.stderr)
+    try:
+        return install(home, on_progress=progress.show)
+    finally:
+        progress.close()
+
+
+def _install(_args: argparse.Namespace, home: Path) -> Report:
+    parts = inspect(home)
+    said = "already installed" if parts.is_complete else "installed"
+    return _status_report(home, parts if parts.is_complete else get_model(home), [said])
+
+
+def _status(_args: argparse.Namespace, home: Path) -> Report:
+    return _status_report(home, inspect(home))
+
+
+def _remove(_args: argparse.Namespace, home: Path) -> Report:
+    from hermes.models.local.install.install import remove
+
+    gone = remove(home)
+    return Report({"removed": gone}, [f"removed: {what}" for what in gone] or ["nothing to remove"])
+
+
+def _status_report(home: Path, parts: InstalledParts, lines: Sequence[str] = ()) -> Report:
+    status = _describe(home, load_config(home).config.local, parts)
+    rows = [(f"{name:<8}", line_of(status)) for name, line_of in _LINES.items()]
+    return Report(status, lines, rows=rows, code=0 if status["usable"] else 1)
+
+
+def _describe(home: Path, settings: LocalConfig, parts: InstalledParts) -> dict[str, Any]:
+    runtime, weights = parts.runtime, parts.weights
+    model: dict[str, Any] | None = None
+    error: str | None = None
+    try:
+        found = find_model(settings, os.environ, home)
+        model = {"name": found.name, "path": str(found.path), "context_length": found.context_length}
+        usable = parts.is_complete if found.is_embedded else runtime is not None
+    except ConfigError as problem:
+        error, usable = str(problem), False
+    return {
+        "usable": usable,
+        "runtime": runtime and {"version": runtime.version, "path": str(runtime.folder), "known": runtime.is_known},
+        "weights": weights and {"path": str(weights), "intact": parts.is_intact},
+        "model": model,
+        "error": error,
+        # Without the key.
+        "servers": [{"pid": one.pid, "address": one.base_url, "model": one.model} for one in running_states(home)],
+    }
+
+
+def _runtime_line(status: dict[str, Any]) -> str:
+    runtime = status["runtime"]
+    if runtime is None:
+        return "not installed"
+    note = "" if runtime["known"] else "; not a supported version, run 'hermes local install'"
+    return f"{RUNTIME} {runtime['version']} in {runtime['path']}{note}"
+
+
+def _weights_line(status: dict[str, Any]) -> str:
+    weights = status["weights"]
+    if weights is None:
+        return "not installed"
+    return f"{weights['path']}, {'checked' if weights['intact'] else 'DAMAGED: run hermes local install'}"
+
+
+def _model_line(status: dict[str, Any]) -> str:
+    model = status["model"]
+    return f"{model['name']}, context of {model['context_length']} tokens" if model else f"none: {status['error']}"
+
+
+def _server_line(status: dict[str, Any]) -> str:
+    return ", ".join(f"process {one['pid']} at {one['address']}" for one in status["servers"]) or "not running"
+
+
+_LINES = {"runtime": _runtime_line, "weights": _weights_line, "model": _model_line, "server": _server_line}
+
+
+class _Progress:
+    """Download progress on one line that is overwritten; nothing without a terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream if stream.isatty() else None
+        self._most = 0
+
+    def show(self, size: int) -> None:
+        self._most = min(max(self._most, size), DOWNLOAD_SIZE)  # unpacking takes space too
+        if self._stream is not None:
+            done, whole = self._most // _MEGABYTE, DOWNLOAD_SIZE // _MEGABYTE
+            self._stream.write(f"\r  {done:3d} of about {whole} MB ({self._most * 100 // DOWNLOAD_SIZE} %)")
+            self._stream.flush()
+
+    def close(self) -> None:
+        if self._stream is not None and self._most:
+            self._stream.write("\n")
+
+
+COMMAND = CommandSpec(
+    default="status",
+    opened=opened_home,
+    epilog=_EPILOG,
+    actions=(
+        Action("install", _install, "install the runtime and the weights with pip: about 127 MB, 200 MB on disk").takes(
+            JSON
+        ),
+        Action(
+            "status", _status, "show what is installed and running (the default); exit code 1 when it cannot run"
+        ).takes(JSON),
+        Action("remove", _remove, "remove what 'install' installed").takes(JSON),
+    ),
+)

@@ -1,0 +1,67 @@
+"""Commands that choose what the model can do: tools, toolsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+from hermes.base.errors import HermesError, did_you_mean
+from hermes.surfaces.commands.conversation import Conversation
+from hermes.surfaces.commands.text import columns, plural
+from hermes.tools.toolsets import ALIASES
+from hermes.tools.toolsets import toolsets as all_toolsets
+
+
+def tools(conversation: Conversation, arguments: str) -> str:
+    """List the tools, or change which of them the model has in this session."""
+    if arguments:
+        return _change(conversation, arguments, "tool", {name: {name} for name in conversation.host.tools.all()})
+    host = conversation.host
+    offered = {tool.name for tool in conversation.session.offered}
+    rows = [
+        ("+" if tool.name in offered else "-", tool.name, tool.toolset, _note(conversation, tool.name))
+        for tool in sorted(host.tools.all().values(), key=lambda tool: (tool.toolset, tool.name))
+    ]
+    signs = "+ the model has it. /tools disable NAME, /tools enable NAME"
+    return "\n".join([*columns(rows, width=conversation.width), "", signs])
+
+
+def _note(conversation: Conversation, name: str) -> str:
+    tool = conversation.host.tools.all()[name]
+    notes = [f"plugin {tool.plugin}"] if tool.plugin else []
+    if not conversation.host.tools.is_available(tool):
+        notes.append("cannot work here")
+    return ", ".join(notes)
+
+
+def toolsets(conversation: Conversation, arguments: str) -> str:
+    """List the toolsets, or change which of them the model has in this session."""
+    if arguments:
+        known = all_toolsets(conversation.host.tools)
+        return _change(conversation, arguments, "toolset", known | {name: known[ALIASES[name]] for name in ALIASES})
+    offered = {tool.name for tool in conversation.session.offered}
+    known = all_toolsets(conversation.host.tools)
+    rows = [
+        ("+" if members <= offered else "~" if members & offered else "-", name, ", ".join(sorted(members)))
+        for name, members in sorted(known.items(), key=lambda item: (len(item[1]), item[0]))
+    ]
+    signs = "+ the model has all of it, ~ some. /toolsets disable NAME, /toolsets enable NAME"
+    return "\n".join([*columns(rows, width=conversation.width), "", signs])
+
+
+def _change(conversation: Conversation, arguments: str, noun: str, known: Mapping[str, Set[str]]) -> str:
+    action, *names = arguments.replace(",", " ").split()
+    if action not in ("enable", "disable") or not names:
+        raise HermesError(f"/{noun}s takes enable or disable and names: /{noun}s disable NAME …")
+    conversation.need_prompt(f"changing the {noun}s of a conversation (--toolsets is for one run)")
+    registry, session = conversation.host.tools, conversation.session
+    for name in names:
+        if name not in known:
+            raise HermesError(f"there is no {noun} {name!r}{did_you_mean(name, known)}")
+    named = frozenset[str]().union(*(known[name] for name in names))
+    before = {tool.name for tool in session.offered}
+    wanted = before | named if action == "enable" else before - named
+    chosen = [tool for name, tool in sorted(registry.all().items()) if name in wanted and registry.is_available(tool)]
+    missing = sorted(named - {tool.name for tool in chosen}) if action == "enable" else []
+    session.offered = chosen
+    note = f" Cannot work here: {', '.join(missing)}." if missing else ""
+    return f"From the next message on the model has {plural(len(chosen), 'tool')}.{note}"

@@ -1,0 +1,117 @@
+"""Base of the adapters that ship with Hermes: checked settings, a login, and a task that receives until it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from hermes.base.errors import HermesError
+from hermes.surfaces.gateway.adapter import BasePlatformAdapter, PlatformConfig, SendResult
+from hermes.surfaces.gateway.platforms.settings import PlatformSettings
+
+if TYPE_CHECKING:
+    from hermes.plugins.http import PluginHttp
+    from hermes.surfaces.gateway.platforms.api import PlatformApiError
+
+S = TypeVar("S", bound=PlatformSettings)
+
+
+class ConnectionFailed(HermesError):
+    """A platform could not be reached, or was lost. ``is_final`` when the same settings can only fail again."""
+
+    def __init__(self, message: str, *, code: str = "connection_lost", is_final: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.is_final = is_final
+
+
+class ReceivingAdapter(BasePlatformAdapter, Generic[S]):
+    """An adapter that logs in and then receives in a task of its own. The gateway restarts it when that is lost."""
+
+    #: The name of the platform in its log lines.
+    label: ClassVar[str]
+
+    def __init__(self, config: PlatformConfig, settings: S, http: PluginHttp | None = None) -> None:
+        """``http`` is for platforms that are spoken to over it."""
+        super().__init__(config, settings.platform)
+        self._settings = settings
+        self._receiving: asyncio.Task[None] | None = None
+        self.log = logging.getLogger(f"hermes.platforms.{settings.platform}")
+
+    # -- what a platform has of its own ---------------------------------------------------------------------------
+
+    async def log_in(self) -> str:
+        """Connect; the rest of the log line that says so. Raises ``ConnectionFailed``."""
+        raise NotImplementedError
+
+    async def receive(self) -> None:
+        """Receive until the connection is lost, which raises. Returns where messages arrive by requests instead."""
+
+    async def close(self) -> None:
+        """Let go of what ``log_in`` opened, if it is still there."""
+
+    def explain(self, error: ConnectionFailed) -> str:
+        """An error for a person to read."""
+        return str(error)
+
+    # -- what the gateway calls -----------------------------------------------------------------------------------
+
+    async def connect(self, *, is_reconnect: bool = False) -> bool:
+        try:
+            connected = await self.log_in()
+        except ConnectionFailed as error:
+            await self.close()
+            self._set_fatal_error(error.code, self.explain(error), retryable=not error.is_final)
+            return False
+        self._mark_connected()
+        self.log.info("%s: %s", self.label, connected)
+        self._receiving = asyncio.create_task(self._receive_until_lost())
+        return True
+
+    async def disconnect(self) -> None:
+        self._mark_disconnected()
+        task, self._receiving = self._receiving, None
+        # A task that lost its connection has its adapter disconnected, and must not wait for itself.
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self.close()
+
+    async def _receive_until_lost(self) -> None:
+        try:
+            await self.receive()
+            return
+        except ConnectionFailed as error:
+            self._set_fatal_error(error.code, self.explain(error), retryable=not error.is_final)
+        except Exception as error:
+            self.log.exception("%s: a message could not be handed over", self.label)
+            self._set_fatal_error("error", str(error), retryable=True)
+        await self.close()
+        await self._notify_fatal_error()
+
+
+async def send_pieces(
+    pieces: Iterable[str],
+    send: Callable[[int, str], Awaitable[str]],
+    *,
+    may_repeat: Callable[[PlatformApiError, bool], bool] = lambda error, is_first: error.may_repeat and is_first,
+) -> SendResult:
+    """Send a text in pieces; ``send`` takes the number of a piece and gives its id.
+
+    A text of which a part was sent is not sent again, unless the platform knows the pieces that it has.
+    """
+    from hermes.surfaces.gateway.platforms.api import PlatformApiError
+
+    sent: list[str] = []
+    for number, piece in enumerate(pieces):
+        try:
+            sent.append(await send(number, piece))
+        except PlatformApiError as error:
+            result = error.result()
+            result.retryable = may_repeat(error, not sent)
+            return result
+    return SendResult(True, sent[0], continuation_message_ids=tuple(sent[1:]))
