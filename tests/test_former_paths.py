@@ -1,0 +1,48 @@
+"""Former import paths: what pages, programs and published plugins import is found where it is now."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("former", "present"),
+    [
+        ("hermes.a2a", "hermes.surfaces.a2a"),
+        ("hermes.a2a.executor.executor", "hermes.surfaces.a2a.executor.executor"),
+        ("hermes.cli.main", "hermes.surfaces.cli.main"),
+        ("hermes.config.schema.sections", "hermes.base.config.schema.sections"),
+        ("hermes.errors", "hermes.base.errors"),
+        ("hermes.gateway.adapter", "hermes.surfaces.gateway.adapter"),
+        ("hermes.sanitize", "hermes.base.sanitize"),
+        ("hermes.scope", "hermes.base.scope"),
+        ("hermes.version", "hermes.base.version"),
+    ],
+)
+def test_a_former_path_gives_the_same_module(former: str, present: str) -> None:
+    module = import_module(former)
+    assert module is import_module(present)
+    assert module.__name__ == present
+    assert module.__spec__ is not None
+    assert module.__spec__.name == present
+
+
+def test_a_module_is_never_loaded_twice_whichever_path_is_first() -> None:
+    code = (
+        "import hermes.sanitize.known as former, sys\n"
+        "from hermes.base.sanitize import known\n"
+        "print(former is known, [n for n in sys.modules if n.startswith('hermes.sanitize')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True ['hermes.sanitize', 'hermes.sanitize.known']"
+
+
+def test_a_name_that_never_was_is_still_unknown() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'hermes\.no_such_package'"):
+        import_module("hermes.no_such_package")
+    with pytest.raises(ModuleNotFoundError, match=r"hermes\.base\.sanitize\.no_such_module"):
+        import_module("hermes.sanitize.no_such_module")
