@@ -119,9 +119,11 @@ class HostOptions(msgspec.Struct, frozen=True):
 
 
 #: Options that change what a model is asked and what it may do.
-RECORDED_OPTIONS = (
-    *("toolsets", "allowed_tools", "max_turns", "plugins", "use_enabled_plugins", "allow_everything"),
-    *("permission_mode", "platform", "unattended"),
+RECORDED_OPTIONS = tuple(
+    (
+        "toolsets allowed_tools max_turns plugins use_enabled_plugins allow_everything permission_mode "
+        "platform unattended"
+    ).split()
 )
 
 
@@ -247,12 +249,19 @@ class Host:
             contexts=Contexts(config, self.models, self.side, self.workers, sessions.messages),
             memory=Memory(self.home, config.memory, self.redactor, self.workers),
             images=ImageMaker(
-                *(self.home, config.image_gen, lambda: self.plugins, self.workers),
+                self.home,
+                config.image_gen,
+                lambda: self.plugins,
+                self.workers,
                 allow_private=config.security.allow_private_urls,
             ),
             vision=Vision(self.models, self.side, self.store),
             web=WebProviders(
-                *(config.web, lambda: self.plugins, self.workers, self.hooks.loop, lambda: self.models.driver.http),
+                config.web,
+                lambda: self.plugins,
+                self.workers,
+                self.hooks.loop,
+                lambda: self.models.driver.http,
                 allow_private=config.security.allow_private_urls,
             ),
             skills=Skills(self.home, config.skills, lambda: self.plugins.skills),

@@ -162,7 +162,9 @@ class Services:
             runtime = self._runtime
             with self._models_lock:
                 self._models = self._models or PluginModels(
-                    *(runtime.models, runtime.store, runtime.workers),
+                    runtime.models,
+                    runtime.store,
+                    runtime.workers,
                     config=self._fresh_config,
                     endpoints_of=runtime.open_sessions.endpoints,
                 )

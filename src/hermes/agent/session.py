@@ -221,7 +221,9 @@ class Session:
 
             def claim() -> TurnJournal:
                 return claim_turn(
-                    *(runtime.store, runtime.runner, submission.turn_id),
+                    runtime.store,
+                    runtime.runner,
+                    submission.turn_id,
                     endpoint=(endpoint.provider, endpoint.model),
                     environment=runtime.environment(),
                 )
@@ -240,7 +242,10 @@ class Session:
             options = submission.options
             journal.releases = releases and runtime.seal is None  # a seal is for what this process recorded last
             result = self._run_turn(
-                *(journal, listener, interrupt, options.get("context", "")),
+                journal,
+                listener,
+                interrupt,
+                options.get("context", ""),
                 is_structured=options.get("is_structured", False),
             )
             self.released = journal.id if journal.releases else ""
@@ -545,7 +550,11 @@ class Session:
         endpoint = self.models.endpoints[0]
         parent = self.parent
         return SessionInfo(
-            *(self.id, str(self.cwd), self.platform, endpoint.provider, endpoint.model),
+            self.id,
+            str(self.cwd),
+            self.platform,
+            endpoint.provider,
+            endpoint.model,
             None if parent is None else parent.session_id,
             None if parent is None else parent.tool_call_id,
             self.title,

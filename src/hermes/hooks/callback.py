@@ -189,7 +189,10 @@ class Callback:
         if seconds:
             log.warning(
                 "plugin %r: its %s callback is switched off for %g s after %d failures in a row",
-                *(self.plugin, self.site, seconds, self.breaker.failures),
+                self.plugin,
+                self.site,
+                seconds,
+                self.breaker.failures,
             )
 
     def left_out(self, consequence: str) -> None:

@@ -125,14 +125,25 @@ class Questions:
     def ask(self, row: QuestionRow) -> bool:
         """Store a question. False when its session is not stored, so that no answer can be bound to it."""
         values = (
-            *(row.id, row.session_id, row.turn_id, clean_text(row.key), clean_text(row.tool), row.digest),
-            *(
-                abridged(clean_text(row.subject), _MAX_SUBJECT_CHARS, ""),
-                _encoded(row.rules),
-                clean_text(row.description),
-            ),
-            *(row.surface, row.kind, _encoded(row.choices), "pending", None, "", row.deadline),
-            *(time.time(), None, None),
+            row.id,
+            row.session_id,
+            row.turn_id,
+            clean_text(row.key),
+            clean_text(row.tool),
+            row.digest,
+            abridged(clean_text(row.subject), _MAX_SUBJECT_CHARS, ""),
+            _encoded(row.rules),
+            clean_text(row.description),
+            row.surface,
+            row.kind,
+            _encoded(row.choices),
+            "pending",
+            None,
+            "",
+            row.deadline,
+            time.time(),
+            None,
+            None,
         )
 
         def write(connection: JournalConnection) -> bool:

@@ -29,9 +29,11 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEXT_FIELDS = ("name", "version", "description", "author", "label", "license", "homepage", "url")
 _LIST_FIELDS = ("requires_env", "provides_tools", "provides_hooks")
 #: Fields that published plugins have and that nothing here reads.
-_OTHER_FIELDS = (
-    *("hooks", "provides", "provides_middleware", "provides_web_providers", "provides_browser_providers", "platforms"),
-    *("optional_env", "pip_dependencies", "external_dependencies", "kind", "manifest_version", "tags"),
+_OTHER_FIELDS = tuple(
+    (
+        "hooks provides provides_middleware provides_web_providers provides_browser_providers platforms "
+        "optional_env pip_dependencies external_dependencies kind manifest_version tags"
+    ).split()
 )
 _ENV_FIELDS = {"name": str, "description": str, "url": str, "secret": bool}
 

@@ -39,10 +39,10 @@ _PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
 #: Side jobs the runtime has itself, and the settings that share their section.
 _BUILT_IN_TASKS = frozenset(
-    {
-        *("vision", "web_extract", "compression", "session_search", "approval", "title_generation", "mcp"),
-        *("skills_hub", "flush_memories", "plugin_llm", "timeout", "transient_retries"),
-    }
+    (
+        "vision web_extract compression session_search approval title_generation mcp skills_hub "
+        "flush_memories plugin_llm timeout transient_retries"
+    ).split()
 )
 
 
@@ -287,7 +287,10 @@ class PluginContext(ProviderRegistrations):
             if plain in YIELDING_COMMANDS:
                 log.warning(
                     "plugin %r: its command /%s comes before the runtime's, which is /%s%s now",
-                    *(self.manifest.key, plain, OWN_PREFIX, plain),
+                    self.manifest.key,
+                    plain,
+                    OWN_PREFIX,
+                    plain,
                 )
             self._record.commands[plain] = Command(plain, handler, description, args_hint, self.manifest.key)
 

@@ -160,7 +160,7 @@ def _rename(connection: JournalConnection, rows: SessionRows, old: str, new: str
         for row in found:
             if table == "sessions":
                 row.update(
-                    *({"id": new, "branched_from": old, "parent_id": None, "parent_call": None},),
+                    {"id": new, "branched_from": old, "parent_id": None, "parent_call": None},
                     branched_turn=place.turn - 1,
                     branched_step="" if place.step is None else f"model:{place.step - 1}",
                     branched_seq=last,

@@ -165,8 +165,17 @@ def _load(connection: JournalConnection, session_id: str, first_turn: int = 0, w
     found = turns_of(connection, session_id, first_turn)
     turns = {
         one.id: TurnRecording(
-            *(one.id, one.ordinal, one.task_id, one.request_key, one.source),
-            *(one.state, bool(one.undone), one.started_at, one.ended_at, one.answer, one.error),
+            one.id,
+            one.ordinal,
+            one.task_id,
+            one.request_key,
+            one.source,
+            one.state,
+            bool(one.undone),
+            one.started_at,
+            one.ended_at,
+            one.answer,
+            one.error,
         )
         for one in found
     }

@@ -75,9 +75,8 @@ def examine_command(command: str, cwd: str, hermes_home: Path, since: float) -> 
 
 
 #: From harmless to far-reaching: the effect of a call that does several of these is the last.
-_EFFECTS: tuple[CallEffect, ...] = (
-    *("read", "own-tool", "read-only-command", "plugin-tool"),
-    *("edit-inside", "edit-outside", "input", "command"),
+_EFFECTS: tuple[CallEffect, ...] = tuple(
+    "read own-tool read-only-command plugin-tool edit-inside edit-outside input command".split()
 )
 
 

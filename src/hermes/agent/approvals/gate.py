@@ -145,7 +145,9 @@ class Approvals:
         mode = self.mode_of(scope)
         assessment = assess_call(
             self._caller_rules if scope.principal else self.rules,
-            *(tool.name, examined, plugin),
+            tool.name,
+            examined,
+            plugin,
             mode=mode,
             is_sandboxed=MODES[mode].trusts_sandbox and self.is_sandboxed(scope),
             always_ask=always_ask,

@@ -38,8 +38,14 @@ class Exchange:
     """
 
     __slots__ = (
-        *("_connect_until", "_deadline", "_socket"),
-        *("interrupt", "is_on_main_thread", "on_wait", "phase", "timeouts"),
+        "_connect_until",
+        "_deadline",
+        "_socket",
+        "interrupt",
+        "is_on_main_thread",
+        "on_wait",
+        "phase",
+        "timeouts",
     )
 
     def __init__(self, interrupt: Interrupt, timeouts: Timeouts, on_wait: Callable[[], object] | None = None) -> None:

@@ -26,7 +26,7 @@ _KEY = re.compile(
     re.VERBOSE,
 )
 #: How the patterns above begin: two letters distinguish most runs.
-_FIRST_LETTERS = frozenset("sk gh gi gl xo xa AI pk rk wh gs hf np py nv r8 pp tv AK AS ey".split())  # noqa: SIM905
+_FIRST_LETTERS = frozenset("sk gh gi gl xo xa AI pk rk wh gs hf np py nv r8 pp tv AK AS ey".split())
 
 _BEARER = re.compile(r"[Bb]earer\s{1,4}([\w\-.~+/]{6,}=*)")
 _PRIVATE_KEY = re.compile(

@@ -30,7 +30,10 @@ class PluginLimits:
         if found is not None and (isinstance(found, bool) or not isinstance(found, int | float) or found < 0):
             log.warning(
                 "plugins.entries.%s.%s is %r; it must be seconds, or 0 for no limit. Using %g",
-                *(plugin, name, found, default),
+                plugin,
+                name,
+                found,
+                default,
             )
             found = None
         return float(default if found is None else found) or float("inf")

@@ -25,7 +25,9 @@ def import_exchanges(
         task_id = new_id("import-")
         masked = message if redactor is None else redactor.mask_data(message)
         turn = begin_turn(
-            *(store, runner, session),
+            store,
+            runner,
+            session,
             turn_id=f"{session.id}:{task_id}",
             task_id=task_id,
             request_key=task_id,

@@ -83,8 +83,15 @@ def _insert_started(
         "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, source, state, loop_version, first_seq, "
         f"started_at) VALUES (?, ?, {_NEXT_ORDINAL}, ?, ?, ?, 'running', ?, ?, ?) RETURNING ordinal",
         (
-            *(turn_id, lease.session_id, lease.session_id, task_id, request_key, source),
-            *(LOOP_VERSION, lease.head_seq + 1, now(connection)),
+            turn_id,
+            lease.session_id,
+            lease.session_id,
+            task_id,
+            request_key,
+            source,
+            LOOP_VERSION,
+            lease.head_seq + 1,
+            now(connection),
         ),
     ).fetchall()[0]
     return _started(connection, TurnJournal(store, lease, turn_id, ordinal, task_id, "running"), message)
@@ -446,8 +453,14 @@ def accept_turn(
         "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, source, state, loop_version, first_seq, "
         "started_at) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, 0, ?)",
         (
-            *(submission.turn_id, session.id, min(lowest or 0, 0) - 1, submission.task_id, submission.request_key),
-            *(submission.source, LOOP_VERSION, at),
+            submission.turn_id,
+            session.id,
+            min(lowest or 0, 0) - 1,
+            submission.task_id,
+            submission.request_key,
+            submission.source,
+            LOOP_VERSION,
+            at,
         ),
     )
     body = pack(connection, session.id, to_json(message))
@@ -459,8 +472,14 @@ def _insert_submission(connection: JournalConnection, submission: Submission, at
         "INSERT INTO submissions (turn_id, session_id, queue, priority, principal, submitted_at, options, message) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            *(submission.turn_id, submission.session_id, submission.queue, submission.priority),
-            *(clean_text(submission.principal), at, to_json(submission.options), message),
+            submission.turn_id,
+            submission.session_id,
+            submission.queue,
+            submission.priority,
+            clean_text(submission.principal),
+            at,
+            to_json(submission.options),
+            message,
         ),
     )
     return msgspec.structs.replace(submission, submitted_at=at)

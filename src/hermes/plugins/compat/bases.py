@@ -150,7 +150,7 @@ class TranscriptionProvider(Provider):
 
 
 @_abstract(
-    *("start_login", "complete_login", "verify_session", "refresh_session", "complete_password_login", "verify_token")
+    "start_login", "complete_login", "verify_session", "refresh_session", "complete_password_login", "verify_token"
 )
 class DashboardAuthProvider:
     """Signs people in to a dashboard."""

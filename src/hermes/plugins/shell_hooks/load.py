@@ -154,7 +154,8 @@ def load_shell_hooks(
             refused.append(command)
         if agreement.given or command.on_error == "deny":
             hook = ShellHook(
-                *(command, agreement),
+                command,
+                agreement,
                 home=home,
                 cwd_of=cwd_of,
                 redactor=redactor,

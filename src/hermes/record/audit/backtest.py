@@ -99,7 +99,13 @@ def _judge_session(host: Host, recording: Recording) -> Iterable[JudgedCall]:
                 verdict = "asked" if outcome.error_type == "headless_denied" else "blocked"
             reason = outcome.error_message or "" if outcome is not None and verdict != "allowed" else ""
             yield JudgedCall(
-                *(recording.id, turn.number, key, recorded.name, _subject(recorded.args), verdict, reason),
+                recording.id,
+                turn.number,
+                key,
+                recorded.name,
+                _subject(recorded.args),
+                verdict,
+                reason,
                 recorded=recorded.status,
             )
 

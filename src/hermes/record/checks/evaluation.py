@@ -137,8 +137,17 @@ class Evaluation:
         answer = turn.answer or ""
         return self._report(
             SampleResult(
-                *(sample.id, model, session_id, turn.state, answer, score.value, score.reason),
-                *(totals.seconds, tokens, totals.cost_usd or 0.0, resumed),
+                sample.id,
+                model,
+                session_id,
+                turn.state,
+                answer,
+                score.value,
+                score.reason,
+                totals.seconds,
+                tokens,
+                totals.cost_usd or 0.0,
+                resumed,
             )
         )
 

@@ -157,7 +157,8 @@ class Execution:
         try:
             with self._entered(session, submission):
                 result = session.run_accepted(
-                    *(submission, None if started is None else started.journal),
+                    submission,
+                    None if started is None else started.journal,
                     listener=listener,
                     interrupt=interrupt,
                     releases=True,

@@ -303,7 +303,14 @@ def _update_run(connection: JournalConnection, run: ScheduleRun) -> None:
         "UPDATE schedule_runs SET state = ?, runner = ?, started_at = ?, ended_at = ?, detail = ?, delivery = ?, "
         "crashes = ? WHERE schedule_id = ? AND planned = ?",
         (
-            *(run.state, run.runner, run.started_at, run.ended_at, run.detail, run.delivery),
-            *(run.crashes, run.schedule_id, run.planned),
+            run.state,
+            run.runner,
+            run.started_at,
+            run.ended_at,
+            run.detail,
+            run.delivery,
+            run.crashes,
+            run.schedule_id,
+            run.planned,
         ),
     )

@@ -43,7 +43,7 @@ class EditorSession:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._responder = EditorResponder(
-            *(connection, session.id, self._updates, self._call_id), can_fill_forms=can_fill_forms
+            connection, session.id, self._updates, self._call_id, can_fill_forms=can_fill_forms
         )
         host.responders.attach(session.id, self._responder)
 

@@ -58,7 +58,9 @@ class WatchedHooks(Hooks):
     ) -> bool:
         self._note(hook, callback, hook in HOOKS)
         return super().subscribe(
-            *(hook, plugin, callback),
+            hook,
+            plugin,
+            callback,
             timeout=timeout,
             background=background,
             on_error=on_error,

@@ -33,10 +33,11 @@ _KEY_FILES = (
     r"|cookies\.sqlite"
 )
 
-_SYSTEM_DIRECTORIES = (
-    *("/etc", "/boot", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
-    *("/proc", "/sys", "/dev", "/run", "/var/run", "/var/spool", "/var/lib/dpkg", "/var/lib/rpm"),
-    *("/private/etc", "/System", "/Library"),
+_SYSTEM_DIRECTORIES = tuple(
+    (
+        "/etc /boot /usr /bin /sbin /lib /lib32 /lib64 /libx32 /proc /sys /dev /run /var/run /var/spool "
+        "/var/lib/dpkg /var/lib/rpm /private/etc /System /Library"
+    ).split()
 )
 
 #: Exceptions: ordinary working folders. Container images keep sources under /usr/src.

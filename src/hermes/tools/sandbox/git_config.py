@@ -9,15 +9,17 @@ from collections.abc import Sequence
 _GIT_SECONDS = 20.0
 
 #: Keys whose value git runs, or that let another file bring such keys. ``*`` is a name of any kind.
-_CODE_KEYS = (
-    *("core.hookspath", "core.fsmonitor", "core.sshcommand", "core.editor", "core.pager", "core.askpass"),
-    *("core.gitproxy", "core.alternaterefscommand", "sequence.editor", "init.templatedir", "diff.external"),
-    *("diff.*.command", "diff.*.textconv", "filter.*.clean", "filter.*.smudge", "filter.*.process", "merge.*.driver"),
-    *("credential.helper", "credential.*.helper", "gpg.program", "gpg.*.program", "pager.*", "interactive.difffilter"),
-    *("mergetool.*.cmd", "difftool.*.cmd", "browser.*.cmd", "man.*.cmd", "guitool.*.cmd", "instaweb.httpd"),
-    *("trailer.*.command", "trailer.*.cmd", "uploadpack.packobjectshook", "remote.*.uploadpack"),
-    *("remote.*.receivepack", "remote.*.vcs", "include.path", "includeif.*.path", "protocol.ext.allow"),
-    *("protocol.allow", "hook.*.command", "gpg.ssh.defaultkeycommand", "maintenance.*.schedule", "tar.*.command"),
+_CODE_KEYS = tuple(
+    (
+        "core.hookspath core.fsmonitor core.sshcommand core.editor core.pager core.askpass core.gitproxy "
+        "core.alternaterefscommand sequence.editor init.templatedir diff.external diff.*.command "
+        "diff.*.textconv filter.*.clean filter.*.smudge filter.*.process merge.*.driver credential.helper "
+        "credential.*.helper gpg.program gpg.*.program pager.* interactive.difffilter mergetool.*.cmd "
+        "difftool.*.cmd browser.*.cmd man.*.cmd guitool.*.cmd instaweb.httpd trailer.*.command trailer.*.cmd "
+        "uploadpack.packobjectshook remote.*.uploadpack remote.*.receivepack remote.*.vcs include.path "
+        "includeif.*.path protocol.ext.allow protocol.allow hook.*.command gpg.ssh.defaultkeycommand "
+        "maintenance.*.schedule tar.*.command"
+    ).split()
 )
 _RUNS_CODE = re.compile("|".join(re.escape(key).replace(r"\*", ".+") for key in _CODE_KEYS), re.DOTALL)
 #: Keys that run code when their value begins like this.

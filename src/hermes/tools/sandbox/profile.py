@@ -16,23 +16,26 @@ from hermes.tools.sandbox.repositories import Repositories, git_folders
 SandboxMode = Literal["read-only", "workspace"]
 
 #: Below a user's home: what holds keys, tokens, passwords or cookies.
-CREDENTIAL_PATHS = (
-    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".oci", ".config/gcloud", ".config/doctl", ".config/hcloud"),
-    *(".docker/config.json", ".config/containers/auth.json", ".netrc", ".git-credentials", ".config/git/credentials"),
-    *(".config/gh", ".config/hub", ".config/glab-cli", ".pypirc", ".npmrc", ".yarnrc.yml", ".cargo/credentials"),
-    *(".cargo/credentials.toml", ".gem/credentials", ".m2/settings.xml", ".gradle/gradle.properties", ".pgpass"),
-    *(".my.cnf", ".mylogin.cnf", ".vault-token", ".terraform.d/credentials.tfrc.json", ".config/rclone", ".s3cfg"),
-    *(".local/share/keyrings", ".password-store", ".config/op", ".config/sops", ".config/age"),
-    *(".mozilla", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware", "Library/Keychains"),
+CREDENTIAL_PATHS = tuple(
+    (
+        ".ssh .gnupg .aws .azure .kube .oci .config/gcloud .config/doctl .config/hcloud .docker/config.json "
+        ".config/containers/auth.json .netrc .git-credentials .config/git/credentials .config/gh .config/hub "
+        ".config/glab-cli .pypirc .npmrc .yarnrc.yml .cargo/credentials .cargo/credentials.toml "
+        ".gem/credentials .m2/settings.xml .gradle/gradle.properties .pgpass .my.cnf .mylogin.cnf "
+        ".vault-token .terraform.d/credentials.tfrc.json .config/rclone .s3cfg .local/share/keyrings "
+        ".password-store .config/op .config/sops .config/age .mozilla .config/google-chrome .config/chromium "
+        ".config/BraveSoftware Library/Keychains"
+    ).split()
 )
 
 #: Below a user's home: what a shell or a login runs.
-START_FILES = (
-    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
-    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".login", ".cshrc", ".tcshrc"),
-    *(".config/fish", ".config/autostart", ".config/systemd", ".config/environment.d", ".xprofile", ".xsession"),
-    *(".pam_environment", ".gitconfig", ".config/git", ".vimrc", ".config/nvim", ".tmux.conf", ".local/bin"),
-    *(".pythonrc", ".config/pip", ".local/lib"),
+START_FILES = tuple(
+    (
+        ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .inputrc .zshrc .zshenv "
+        ".zprofile .zlogin .zlogout .kshrc .login .cshrc .tcshrc .config/fish .config/autostart "
+        ".config/systemd .config/environment.d .xprofile .xsession .pam_environment .gitconfig .config/git "
+        ".vimrc .config/nvim .tmux.conf .local/bin .pythonrc .config/pip .local/lib"
+    ).split()
 )
 
 #: Inside a project: what an editor or a tool runs by itself.

@@ -18,8 +18,14 @@ _READ_SECONDS = 0.25
 _MAX_COLUMNS = 65_536
 
 _RULES = (
-    *("--no-config", "--no-messages", "--color=never", "--null", "--sort=path"),
-    *("--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude"),
+    "--no-config",
+    "--no-messages",
+    "--color=never",
+    "--null",
+    "--sort=path",
+    "--no-ignore-dot",
+    "--no-ignore-global",
+    "--no-ignore-exclude",
     *(f"--glob=!{name}" for name in SKIPPED),
 )
 _TEXT = ("--no-mmap", "--crlf", "--with-filename", "--no-heading")

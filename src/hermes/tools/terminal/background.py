@@ -146,7 +146,9 @@ class ProcessTable:
             raise ValueError("the program is closing; no more processes are started")
         limit = self._max_output_chars
         process = BackgroundProcess(
-            *(command, cwd, confinement),
+            command,
+            cwd,
+            confinement,
             pty=pty,
             max_output_chars=limit,
             principal=principal,

@@ -108,7 +108,9 @@ def _get(
     headers = [("user-agent", settings.user_agent), ("accept", _ACCEPT), ("accept-encoding", "gzip, deflate")]
     try:
         response = client.request(
-            *("GET", url, headers),
+            "GET",
+            url,
+            headers,
             timeouts=Timeouts.within(settings.timeout),
             interrupt=context.scope.interrupt,
             guard=None if allow_private else public_only,

@@ -92,8 +92,14 @@ class _Assembly:
                 step = self._steps.setdefault(int(rest), StepDraft(int(rest)))
                 attempt = _attempt(call, self._clean)
                 step.add_attempt(
-                    *(attempt.api_request_id, attempt.provider, attempt.model, attempt.started_at, attempt.ended_at),
-                    *(attempt.status, attempt.error, attempt.first_token),
+                    attempt.api_request_id,
+                    attempt.provider,
+                    attempt.model,
+                    attempt.started_at,
+                    attempt.ended_at,
+                    attempt.status,
+                    attempt.error,
+                    attempt.first_token,
                 )
                 if call.status == "ok":
                     step.usage, step.finish_reason = _usage(call), call.finish_reason or ""
@@ -166,8 +172,14 @@ class _Assembly:
             tool.started_at = min(tool.started_at, row.created_at)
             tool.approvals.append(
                 ApprovalRecord(
-                    *(tool.tool_call_id, self._clean.text(row.subject), row.description, row.rules, row.surface),
-                    *(row.created_at, row.answered_at, row.answer or ""),
+                    tool.tool_call_id,
+                    self._clean.text(row.subject),
+                    row.description,
+                    row.rules,
+                    row.surface,
+                    row.created_at,
+                    row.answered_at,
+                    row.answer or "",
                 )
             )
 

@@ -23,7 +23,12 @@ _AGENT_ONLY = ("model_name", "reasoning_effort", "reasoning_content", "tool_call
 _TRAJECTORY = Shape(
     required=("schema_version", "agent", "steps"),
     optional=(
-        *("session_id", "trajectory_id", "notes", "final_metrics", "continued_trajectory_ref", "extra"),
+        "session_id",
+        "trajectory_id",
+        "notes",
+        "final_metrics",
+        "continued_trajectory_ref",
+        "extra",
         "subagent_trajectories",
     ),
 )

@@ -17,10 +17,12 @@ from .settings import LangfuseSettings
 _OPAQUE = ("carry", "provider_state")
 _REASONING = ("reasoning", "reasoning_content", "reasoning_details")
 #: Fields of a request that say how the model is to answer, and nothing of what is said.
-_PARAMETERS = (
-    *("temperature", "top_p", "top_k", "min_p", "seed", "stop", "frequency_penalty", "presence_penalty"),
-    *("max_tokens", "max_completion_tokens", "max_output_tokens", "reasoning_effort", "reasoning", "thinking"),
-    *("verbosity", "tool_choice", "parallel_tool_calls", "service_tier", "stream"),
+_PARAMETERS = tuple(
+    (
+        "temperature top_p top_k min_p seed stop frequency_penalty presence_penalty max_tokens "
+        "max_completion_tokens max_output_tokens reasoning_effort reasoning thinking verbosity tool_choice "
+        "parallel_tool_calls service_tier stream"
+    ).split()
 )
 
 

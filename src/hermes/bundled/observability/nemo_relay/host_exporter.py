@@ -33,8 +33,16 @@ _UNUSED = frozenset({"request", "response", "middleware_trace"})
 #: Events that a session may be heard of for the first time by, and those that follow upon others.
 _BEGINNING = (events.SessionStarted, events.TurnStarted, events.AttemptStarted, events.ToolStarted, events.ChildStarted)
 _FOLLOWING = (
-    *(events.TurnEnded, events.SessionFinalized, events.SessionReset, events.TurnAnswered, events.AttemptAnswered),
-    *(events.AttemptFailed, events.ToolEnded, events.ApprovalRequested, events.ApprovalAnswered, events.ChildEnded),
+    events.TurnEnded,
+    events.SessionFinalized,
+    events.SessionReset,
+    events.TurnAnswered,
+    events.AttemptAnswered,
+    events.AttemptFailed,
+    events.ToolEnded,
+    events.ApprovalRequested,
+    events.ApprovalAnswered,
+    events.ChildEnded,
 )
 
 

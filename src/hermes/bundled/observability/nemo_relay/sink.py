@@ -22,10 +22,7 @@ from .sessions import Clock, RelaySpan, SessionScope
 Fields = dict[str, Any]
 
 #: What every event carries, as far as it has it.
-_IDS = (
-    *("session_id", "task_id", "turn_id", "api_request_id", "tool_call_id"),
-    *("provider", "model", "platform", "status", "reason"),
-)
+_IDS = tuple("session_id task_id turn_id api_request_id tool_call_id provider model platform status reason".split())
 #: What an end may have beside its status.
 _ENDINGS = ("error_type", "reason", "status_code")
 _FAILURES = frozenset({"error", "timeout"})

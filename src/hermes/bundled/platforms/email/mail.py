@@ -270,9 +270,9 @@ def _attribution_lines(lines: list[str]) -> int:
 
 _BLOCKS = frozenset(
     (
-        *("address", "article", "blockquote", "div", "dl", "dt", "dd", "footer", "form", "header", "hr", "li", "ol"),
-        *("h1", "h2", "h3", "h4", "h5", "h6", "p", "pre", "section", "table", "tr", "ul"),
-    )
+        "address article blockquote div dl dt dd footer form header hr li ol h1 h2 h3 h4 h5 h6 p pre section "
+        "table tr ul"
+    ).split()
 )
 _HIDDEN = frozenset({"head", "script", "style", "title", "template"})
 

@@ -32,7 +32,9 @@ class SamplingModels:
 
     def __init__(self, runtime: Runtime, config: FreshConfig) -> None:
         self._models = PluginModels(
-            *(runtime.models, runtime.store, runtime.workers),
+            runtime.models,
+            runtime.store,
+            runtime.workers,
             config=_ServerPermissions(config),  # pyright: ignore[reportArgumentType]
             endpoints_of=runtime.open_sessions.endpoints,
         )

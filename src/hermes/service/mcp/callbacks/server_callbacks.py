@@ -93,7 +93,10 @@ class ServerCallbacks:
 
             def ask(interrupt: Interrupt) -> PluginLlmCompleteResult:
                 return models.ask(
-                    *(self._server, self._entry, msgspec.structs.replace(scope, interrupt=interrupt), messages),
+                    self._server,
+                    self._entry,
+                    msgspec.structs.replace(scope, interrupt=interrupt),
+                    messages,
                     max_tokens=params.max_tokens,
                     temperature=params.temperature,
                     wishes=[wish for wish in wishes if wish],

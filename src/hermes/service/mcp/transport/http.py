@@ -42,7 +42,8 @@ async def http_transport(settings: McpSettings, auth: httpx2.Auth | None) -> Asy
 
     if settings.transport == "sse":
         stream = sse_client(
-            *(settings.url, dict(settings.headers)),
+            settings.url,
+            dict(settings.headers),
             sse_read_timeout=entry.timeout,
             httpx_client_factory=client,
             auth=auth,

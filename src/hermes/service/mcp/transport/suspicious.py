@@ -11,12 +11,11 @@ from hermes.service.mcp.errors import McpError
 
 #: What no MCP server needs to be started. The command may still be put into a script that its user has read.
 _REFUSED = frozenset(
-    {
-        *("remote-script", "decode-then-execute", "encoded-powershell", "network-shell", "made-executable"),
-        *("send-credentials", "read-own-secrets", "hidden-text"),
-        *("write-autorun", "run-later", "load-code", "write-shell-startup", "write-ssh", "write-system-config"),
-        *("write-credentials", "write-hermes-config", "wipe-logs", "weaken-system", "set-user-id"),
-    }
+    (
+        "remote-script decode-then-execute encoded-powershell network-shell made-executable send-credentials "
+        "read-own-secrets hidden-text write-autorun run-later load-code write-shell-startup write-ssh "
+        "write-system-config write-credentials write-hermes-config wipe-logs weaken-system set-user-id"
+    ).split()
 )
 #: A command without any of these runs one program with plain arguments.
 _SCRIPT = re.compile(r"[\s|&;<>()$`\\{}\x00]")

@@ -26,9 +26,11 @@ from hermes.tools.files.guard import FileGuard
 log = logging.getLogger("hermes.a2a")
 
 #: The media types of messages, also on the card.
-INPUT_MODES = (
-    *("text/plain", "text/markdown", "text/csv", "text/html", "text/xml", "application/json", "application/xml"),
-    *("application/yaml", "image/png", "image/jpeg", "image/gif", "image/webp"),
+INPUT_MODES = tuple(
+    (
+        "text/plain text/markdown text/csv text/html text/xml application/json application/xml "
+        "application/yaml image/png image/jpeg image/gif image/webp"
+    ).split()
 )
 #: The media type of data; a caller that accepts it gets an answer that is JSON as data too.
 JSON = "application/json"

@@ -107,7 +107,12 @@ def outgoing(
 ) -> OutgoingMessage:
     """A message to the chat that another one came from."""
     return OutgoingMessage(
-        *(key, str(source.platform), source.chat_id, text, source.thread_id or "", reply_to),
+        key,
+        str(source.platform),
+        source.chat_id,
+        text,
+        source.thread_id or "",
+        reply_to,
         kind=kind,  # pyright: ignore[reportArgumentType]
         details=details or {},  # pyright: ignore[reportArgumentType]
     )

@@ -232,9 +232,18 @@ def insert_claimed(connection: JournalConnection, messages: Sequence[OutgoingMes
 
 def _values(message: OutgoingMessage, state: OutboxState, attempts: int, at: float) -> tuple[Any, ...]:
     return (
-        *(clean_text(message.key), message.platform, message.chat_id, clean_text(message.content)),
-        *(message.thread_id, message.reply_to, message.kind, msgspec.json.encode(message.details).decode()),
-        *(state, attempts, at, at),
+        clean_text(message.key),
+        message.platform,
+        message.chat_id,
+        clean_text(message.content),
+        message.thread_id,
+        message.reply_to,
+        message.kind,
+        msgspec.json.encode(message.details).decode(),
+        state,
+        attempts,
+        at,
+        at,
     )
 
 

@@ -60,8 +60,15 @@ class ApiRequests:
                 if found:
                     return found[0]
             values = (
-                *(row.id, row.principal, row.key and clean_text(row.key), row.digest, row.session_id),
-                *(row.fingerprint, msgspec.json.encode(row.document).decode(), row.created_at, int(row.deleted)),
+                row.id,
+                row.principal,
+                row.key and clean_text(row.key),
+                row.digest,
+                row.session_id,
+                row.fingerprint,
+                msgspec.json.encode(row.document).decode(),
+                row.created_at,
+                int(row.deleted),
             )
             connection.execute(
                 f"INSERT INTO api_requests ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -310,8 +310,12 @@ def add_checkpoint(connection: sqlite3.Connection, checkpoint: Checkpoint) -> in
         "INSERT INTO checkpoints (session_id, turn_id, turn, reason, created_at, folder, summary) "
         "VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
-            *(*key, checkpoint.turn, checkpoint.reason, checkpoint.created_at),
-            *(os.fsencode(checkpoint.folder), checkpoint.summary),
+            *key,
+            checkpoint.turn,
+            checkpoint.reason,
+            checkpoint.created_at,
+            os.fsencode(checkpoint.folder),
+            checkpoint.summary,
         ),
     )
     assert cursor.lastrowid is not None
@@ -331,7 +335,11 @@ def add_file(connection: sqlite3.Connection, checkpoint_id: int, file: SavedFile
     connection.execute(
         "INSERT OR IGNORE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            *(checkpoint_id, os.fsencode(file.path), file.before.kind, file.before.mode, file.before.digest),
+            checkpoint_id,
+            os.fsencode(file.path),
+            file.before.kind,
+            file.before.mode,
+            file.before.digest,
             os.fsencode(file.made),
             *((None, None, None) if left is None else (left.kind, left.mode, left.digest)),
         ),

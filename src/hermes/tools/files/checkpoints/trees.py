@@ -16,10 +16,10 @@ from hermes.tools.search.globs import IgnoreFile, parse_gitignore
 
 #: Left out wherever they are: what other programs keep for themselves and can make again.
 SKIPPED = frozenset(
-    {
-        *(".git", ".hg", ".svn", ".jj", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".nox"),
-        *(".mypy_cache", ".pytest_cache", ".ruff_cache", ".cache", ".gradle", ".terraform"),
-    }
+    (
+        ".git .hg .svn .jj node_modules __pycache__ .venv venv .tox .nox .mypy_cache .pytest_cache "
+        ".ruff_cache .cache .gradle .terraform"
+    ).split()
 )
 
 #: A file that changed this shortly before it was read may have changed again within the same time stamp.
