@@ -113,6 +113,18 @@ def test_functions_have_few_branches() -> None:
     assert {path: name for path, name in above.items() if MORE_BRANCHES.get(path) != name} == {}
 
 
+def test_no_literal_is_unpacked() -> None:
+    """``f(*(a, b), c)`` hides the names of arguments only to keep them on one line."""
+    literals = (ast.Tuple, ast.List)
+    found = [
+        f"{path.relative_to(SOURCE)}:{node.lineno}"
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Starred) and isinstance(node.value, literals)
+    ]
+    assert found == []
+
+
 def test_a_class_name_means_one_thing() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for path, module in modules().items():

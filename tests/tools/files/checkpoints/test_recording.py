@@ -369,6 +369,9 @@ def test_a_missing_checkpoint_is_an_event_and_a_refusal_is_a_result(
 def test_the_port_is_light() -> None:
     import subprocess
 
-    program = "import sys, hermes.tools.files.checkpoints.port as _\nprint([one for one in sys.modules if 'checkpoints.' in one])"
+    program = (
+        "import sys, hermes.tools.files.checkpoints.port\n"
+        "print([name for name in sys.modules if 'checkpoints.' in name])"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "['hermes.tools.files.checkpoints.port']"
