@@ -13,7 +13,6 @@ _MOST_FILES = 4
 #: Folders with a larger circle, and how large it is. None may grow, and none may be added.
 _LARGER = {
     "hermes.base.config": 5,
-    "hermes.surfaces.gateway": 8,
     "hermes.journal.store": 6,
     "hermes.plugins": 9,
     "hermes.policy": 15,
