@@ -73,18 +73,18 @@ def test_a_folder_that_becomes_a_link_after_the_check_is_not_followed(
     away = tmp_path / "elsewhere" / ".ssh"
     for folder in (workdir / "folder", away):
         folder.mkdir(parents=True)
-        (folder / "id_rsa").write_bytes(PNG)
+        (folder / "dot.png").write_bytes(PNG)
     opened = os.open
 
     def swapped(path: Any, *arguments: Any, **options: Any) -> int:
-        if str(path).endswith("folder/id_rsa") and not (workdir / "folder").is_symlink():
+        if str(path).endswith("folder/dot.png") and not (workdir / "folder").is_symlink():
             (workdir / "folder").rename(workdir / "moved")
             (workdir / "folder").symlink_to(away)
         return opened(path, *arguments, **options)
 
-    monkeypatch.setattr("hermes.agent.tools.vision_analyze.os.open", swapped)
+    monkeypatch.setattr("hermes.tools.files.opening.os.open", swapped)
     with ScriptedProvider([text("seen")]) as provider, seeing_host(home, workdir, provider) as host:
-        answer = analyze(host, "folder/id_rsa")
+        answer = analyze(host, "folder/dot.png")
     assert (workdir / "folder").is_symlink(), "nothing was swapped"
     assert "the file was replaced while it was opened" in answer["error"] and provider.requests == []
 

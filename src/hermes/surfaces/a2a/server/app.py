@@ -76,7 +76,8 @@ class A2AServer:
         self._is_closed = self._is_recovered = False
         host.runtime.guard.protect(*old_files(host.home))
         # Other servers see by it that this one lives, and continue its tasks when it does not.
-        host.store.check_after(host.runner.start())
+        if host.runner.start():
+            host.store.check_after_crash()
         take_over(host)
         is_shared = bool(host.config.journal.url)
         self._tasks = JournalTaskStore(host.store, host.runner.id, host.workers, is_shared=is_shared)
