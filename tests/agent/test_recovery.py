@@ -299,7 +299,7 @@ def _accept(host: Host, session: Session, message: str) -> None:
         request_key="key",
         message={"role": "user", "content": message},
     )
-    session._is_new = False  # pyright: ignore[reportPrivateUsage]
+    session._turns_known = None  # pyright: ignore[reportPrivateUsage]
 
 
 def _leave(database: Path, session_id: str, kind: str, key: str) -> None:

@@ -63,7 +63,7 @@ def _parsing(mode: ApiMode, stream: list[bytes]) -> float:
     started = process_time()
     for piece in stream:
         parser.feed(piece)
-    answer = parser.finish().choices[0].message.content
+    answer = parser.finish()["choices"][0]["message"]["content"]
     spent = process_time() - started
     if answer != _ANSWER:
         raise BenchFailed(f"{mode}: the answer was {answer!r}")

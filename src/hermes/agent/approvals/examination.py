@@ -75,8 +75,15 @@ def examine_command(command: str, cwd: str, hermes_home: Path, since: float) -> 
 
 
 #: From harmless to far-reaching: the effect of a call that does several of these is the last.
-_EFFECTS: tuple[CallEffect, ...] = tuple(
-    "read own-tool read-only-command plugin-tool edit-inside edit-outside input command".split()
+_EFFECTS: tuple[CallEffect, ...] = (
+    "read",
+    "own-tool",
+    "read-only-command",
+    "plugin-tool",
+    "edit-inside",
+    "edit-outside",
+    "input",
+    "command",
 )
 
 
