@@ -37,7 +37,7 @@ _TESTS = [
     "tests/service/schedules/test_plugin_schedulers.py",
     "tests/surfaces/cli/serve/test_cron_command.py",
     "tests/service/dispatch/test_local_dispatcher.py",
-    "tests/dispatch/cluster/test_handover.py",
+    "tests/service/dispatch/cluster/test_taking.py",
     "tests/service/dispatch/cluster/test_cluster.py::test_turns_run_on_workers_and_are_followed",
     "tests/service/dispatch/cluster/test_cluster.py::test_a_worker_drains_when_it_is_stopped",
     "tests/service/dispatch/cluster/test_cluster.py::test_a_worker_shows_its_health_and_metrics",

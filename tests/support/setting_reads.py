@@ -24,9 +24,11 @@ from hermes.base.config.schema import sections
 FILE = "RECORD_SETTING_READS"
 
 _MODULES = (sections, mcp_sections, gateway_sections)
-_PACKAGE = Path(sections.__file__).parents[2]
+_PACKAGE = Path(sections.__file__).parents[3]
 _RUNTIME = f"{_PACKAGE}{os.sep}"
-_REPORTING = tuple(f"{folder}{os.sep}" for folder in (_PACKAGE / "config", _PACKAGE / "cli" / "doctor"))
+_REPORTING = tuple(
+    f"{folder}{os.sep}" for folder in (_PACKAGE / "base" / "config", _PACKAGE / "surfaces" / "cli" / "doctor")
+)
 _STRUCTS = tuple(str(module.__file__) for module in _MODULES)
 
 
