@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from mcp import Client
 
 from hermes.base.config import A2AConfig, PrincipalConfig
 from hermes.host import Host
@@ -23,7 +24,6 @@ from hermes.surfaces.mcp_server.client import ServedClient
 from hermes.surfaces.mcp_server.server import build_server
 from hermes.surfaces.mcp_server.service import AgentService
 from hermes.testing import OtlpReceiver, ScriptedProvider
-from mcp import Client
 from support import run_hermes
 from support.a2a_rig import served, wire_message
 from support.configured import configured_host

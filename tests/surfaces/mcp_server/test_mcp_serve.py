@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import httpx2
 import pytest
+from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 from starlette.responses import PlainTextResponse
@@ -30,7 +31,6 @@ from hermes.surfaces.mcp_server.http import TokenGate
 from hermes.surfaces.mcp_server.server import build_server
 from hermes.surfaces.mcp_server.service import AgentService
 from hermes.testing import ScriptedProvider, text, tool_call
-from mcp import Client, StdioServerParameters
 from support.configured import configured_host
 from support.left_turn import COMMAND, check_taken_up_once, leave_turn
 from support.waiting import HANG, wait_until

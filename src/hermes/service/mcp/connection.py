@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from hermes.service.mcp.errors import CallLost, McpError, ServerUnavailable
 
 if TYPE_CHECKING:
+    from mcp import Client
+
     from hermes.service.mcp.manifest import Manifest
     from hermes.service.mcp.transport.stdio import StdioProcess
-    from mcp import Client
 
 log = logging.getLogger("hermes.mcp")
 
@@ -131,9 +132,8 @@ class ServerConnection:
         self._task, self._ready = None, None
 
     def _explained(self, error: Exception) -> Exception:
-        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
-
         from mcp import MCPError
+        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
         inner = unwrap(error)
         if isinstance(inner, McpError):

@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
 
 import mcp_types as types
+from mcp import Client, MCPError
 
 from hermes.base.version import __version__
 from hermes.service.mcp.manifest import Manifest, ManifestPrompt, ManifestTool
-from mcp import Client, MCPError
 
 if TYPE_CHECKING:
     from mcp.client._transport import Transport

@@ -17,6 +17,8 @@ from hermes.tools.results import tool_error, tool_result
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from mcp import Client
+
     from hermes.base.config.schema.mcp import McpServerConfig
     from hermes.service.mcp.callbacks.server_callbacks import ServerCallbacks
     from hermes.service.mcp.connection import Opening, ServerConnection
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from hermes.service.mcp.manifest import Manifest
     from hermes.service.mcp.tools.results import ResultWriter
     from hermes.tools.registry import Args, ToolContext
-    from mcp import Client
 
 T = TypeVar("T")
 
