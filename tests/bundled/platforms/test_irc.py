@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -247,12 +247,14 @@ class Script:
             connection = self._tls.wrap_socket(connection, server_side=True)
             self.certificate = dict(connection.getpeercert() or {})
         self._connection = connection
-        for raw in self._connection.makefile("rb"):
-            line = raw.decode().rstrip()
-            self.lines.append(line)
-            for beginning, answers in self.answers.items():
-                if line.startswith(beginning):
-                    self.say(*answers)
+        # A client that closes with unread answers in its buffer resets the connection: that is its end too.
+        with suppress(ConnectionError):
+            for raw in connection.makefile("rb"):
+                line = raw.decode().rstrip()
+                self.lines.append(line)
+                for beginning, answers in self.answers.items():
+                    if line.startswith(beginning):
+                        self.say(*answers)
 
     def say(self, *lines: str) -> None:
         assert self._connection is not None
