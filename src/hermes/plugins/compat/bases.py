@@ -12,21 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from hermes.plugins.compat.engines import ContextEngine
-
-if TYPE_CHECKING:
-    from hermes.plugins.compat.names import Names
-    from hermes.plugins.services import PluginHost
 
 IMAGE_RATIOS = ("landscape", "square", "portrait")
 VIDEO_RATIOS = ("16:9", "9:16", "1:1", "4:3", "3:4", "3:2", "2:3")
 VIDEO_RESOLUTIONS = ("480p", "540p", "720p", "1080p")
-_AUDIO_FORMATS = frozenset({"mp3", "wav", "ogg", "opus", "flac"})
-_AUDIO_DEFAULT = "mp3"
-_SECRET_API_VERSION = 1
-_FETCH_SECONDS = 120.0
+VALID_OUTPUT_FORMATS = frozenset({"mp3", "wav", "ogg", "opus", "flac"})
+DEFAULT_OUTPUT_FORMAT = "mp3"
+SECRET_SOURCE_API_VERSION = 1
+DEFAULT_FETCH_TIMEOUT_SECONDS = 120.0
 
 
 class Provider:
@@ -169,7 +165,7 @@ class DashboardAuthProvider:
 class SecretSource:
     """Finds secrets in a vault, by the names they have in the environment. Configured under ``secrets.<name>``."""
 
-    api_version: int = _SECRET_API_VERSION
+    api_version: int = SECRET_SOURCE_API_VERSION
     name: str = ""
     label: str = ""
     #: ``mapped`` when each variable is bound to a secret by hand, ``bulk`` when a whole folder is taken.
@@ -188,7 +184,7 @@ class SecretSource:
     def fetch_timeout_seconds(self, cfg: Any) -> float:
         given = _setting(cfg, "timeout_seconds")
         is_number = isinstance(given, int | float) and not isinstance(given, bool)
-        return float(given) if is_number and given > 0 else _FETCH_SECONDS
+        return float(given) if is_number and given > 0 else DEFAULT_FETCH_TIMEOUT_SECONDS
 
     def config_schema(self) -> dict[str, Any]:
         return {}
@@ -222,6 +218,22 @@ _BASES: dict[str, type] = {
 def base_of(kind: str) -> type | None:
     """The class that a registered object must be an instance of; ``None`` when any object is accepted."""
     return _BASES.get(kind)
+
+
+def get_provider_env(name: str) -> str:
+    """A variable of the environment, for a provider of web search."""
+    return os.environ.get(name, "").strip()
+
+
+def resolve_output_format(value: object) -> str:
+    """The format of speech that was asked for, or the default when there is no such format."""
+    wanted = value.strip().lower() if isinstance(value, str) else ""
+    return wanted if wanted in VALID_OUTPUT_FORMATS else DEFAULT_OUTPUT_FORMAT
+
+
+def is_valid_env_name(name: str) -> bool:
+    """Whether a secret can be a variable of the environment under this name."""
+    return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
 
 
 # -- dashboard sign-in: results and errors ---------------------------------------------------------------------------
@@ -307,70 +319,3 @@ class FetchResult:
     def ok(self) -> bool:
         """Whether nothing went wrong."""
         return self.error is None
-
-
-# -- the modules -----------------------------------------------------------------------------------------------------
-
-
-def browser(_host: PluginHost) -> Names:
-    """``agent.browser_provider``."""
-    return {"BrowserProvider": BrowserProvider}
-
-
-def transcription(_host: PluginHost) -> Names:
-    """``agent.transcription_provider``."""
-    return {"TranscriptionProvider": TranscriptionProvider}
-
-
-def web_search(_host: PluginHost) -> Names:
-    """``agent.web_search_provider``."""
-
-    def get_provider_env(name: str) -> str:
-        return os.environ.get(name, "").strip()
-
-    return {"WebSearchProvider": WebSearchProvider, "get_provider_env": get_provider_env}
-
-
-def speech(_host: PluginHost) -> Names:
-    """``agent.tts_provider``."""
-
-    def resolve_output_format(value: object) -> str:
-        wanted = value.strip().lower() if isinstance(value, str) else ""
-        return wanted if wanted in _AUDIO_FORMATS else _AUDIO_DEFAULT
-
-    return {
-        "DEFAULT_OUTPUT_FORMAT": _AUDIO_DEFAULT,
-        "VALID_OUTPUT_FORMATS": _AUDIO_FORMATS,
-        "TTSProvider": TTSProvider,
-        "resolve_output_format": resolve_output_format,
-    }
-
-
-def secret_sources(_host: PluginHost) -> Names:
-    """``agent.secret_sources.base``."""
-
-    def is_valid_env_name(name: str) -> bool:
-        return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
-
-    return {
-        "DEFAULT_FETCH_TIMEOUT_SECONDS": _FETCH_SECONDS,
-        "SECRET_SOURCE_API_VERSION": _SECRET_API_VERSION,
-        "ErrorKind": ErrorKind,
-        "FetchResult": FetchResult,
-        "SecretSource": SecretSource,
-        "is_valid_env_name": is_valid_env_name,
-    }
-
-
-def dashboard_auth(_host: PluginHost) -> Names:
-    """``hermes_cli.dashboard_auth``."""
-    return {
-        "DashboardAuthProvider": DashboardAuthProvider,
-        "InvalidCodeError": InvalidCodeError,
-        "InvalidCredentialsError": InvalidCredentialsError,
-        "LoginStart": LoginStart,
-        "ProviderError": IdentityProviderError,
-        "RefreshExpiredError": RefreshExpiredError,
-        "Session": SignedInUser,
-        "TokenPrincipal": TokenPrincipal,
-    }

@@ -153,16 +153,6 @@ class MemoryProvider:
         return []
 
 
-def context_engine(_host: PluginHost) -> Names:
-    """``agent.context_engine``."""
-    return {"ContextEngine": ContextEngine}
-
-
-def memory_provider(_host: PluginHost) -> Names:
-    """``agent.memory_provider``."""
-    return {"MemoryProvider": MemoryProvider}
-
-
 def memory_plugins(host: PluginHost) -> Names:
     """``plugins.memory``: the memories that plugins of this host offer."""
 
@@ -173,7 +163,6 @@ def memory_plugins(host: PluginHost) -> Names:
         return [(offer.name, "", _is_available(offer.value)) for offer in host.plugins.offers("memory_provider")]
 
     return {
-        "MemoryProvider": MemoryProvider,
         "discover_memory_providers": discover_memory_providers,
         "load_memory_provider": load_memory_provider,
     }

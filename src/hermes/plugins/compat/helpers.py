@@ -4,43 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
 
-if TYPE_CHECKING:
-    from hermes.plugins.compat.names import Names
-    from hermes.plugins.services import PluginHost
-
-TRUTHY = frozenset({"1", "true", "yes", "on"})
-
-
-def names(_host: PluginHost) -> Names:
-    """Switches, numbers and JSON from the outside, and files written in one piece."""
-    return {
-        "TRUTHY_STRINGS": TRUTHY,
-        "atomic_json_write": atomic_json_write,
-        "atomic_replace": atomic_replace,
-        "atomic_write_text": atomic_write_text,
-        "atomic_yaml_write": atomic_yaml_write,
-        "base_url_host_matches": base_url_host_matches,
-        "base_url_hostname": base_url_hostname,
-        "env_bool": env_bool,
-        "env_float": env_float,
-        "env_int": env_int,
-        "env_var_enabled": env_var_enabled,
-        "is_truthy_value": is_truthy_value,
-        "read_json_or_empty": read_json_or_empty,
-        "safe_json_loads": safe_json_loads,
-    }
+TRUTHY_STRINGS = frozenset({"1", "true", "yes", "on"})
 
 
 def is_truthy_value(value: Any, default: bool = False) -> bool:
     """Whether a setting means yes."""
     if value is None:
         return default
-    return value.strip().lower() in TRUTHY if isinstance(value, str) else bool(value)
+    return value.strip().lower() in TRUTHY_STRINGS if isinstance(value, str) else bool(value)
 
 
 def env_var_enabled(name: str, default: str = "") -> bool:

@@ -8,13 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.plugins.compat.bases import (
-    IMAGE_RATIOS,
-    VIDEO_RATIOS,
-    VIDEO_RESOLUTIONS,
-    ImageGenProvider,
-    VideoGenProvider,
-)
+from hermes.plugins.compat.bases import IMAGE_RATIOS, VIDEO_RATIOS, VIDEO_RESOLUTIONS
 from hermes.plugins.compat.names import Names, config_of, home_of
 
 if TYPE_CHECKING:
@@ -29,7 +23,6 @@ def image(host: PluginHost) -> Names:
     return {
         "DEFAULT_ASPECT_RATIO": IMAGE_RATIOS[0],
         "VALID_ASPECT_RATIOS": IMAGE_RATIOS,
-        "ImageGenProvider": ImageGenProvider,
         "error_response": _error_response("image", IMAGE_RATIOS[0]),
         "normalize_reference_images": _urls,
         "resolve_aspect_ratio": _image_ratio,
@@ -47,7 +40,6 @@ def video(host: PluginHost) -> Names:
         "COMMON_RESOLUTIONS": VIDEO_RESOLUTIONS,
         "DEFAULT_ASPECT_RATIO": VIDEO_RATIOS[0],
         "DEFAULT_RESOLUTION": "720p",
-        "VideoGenProvider": VideoGenProvider,
         "error_response": _error_response("video", ""),
         "save_b64_video": files.from_base64,
         "save_bytes_video": files.from_bytes,

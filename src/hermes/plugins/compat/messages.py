@@ -154,6 +154,16 @@ def build_session_key(
     return ":".join([*parts, user] if per_user and user else parts)
 
 
+def canonical_whatsapp_identifier(identifier: str) -> str:
+    """The number in an id of WhatsApp."""
+    return str(identifier or "").strip().removeprefix("+").partition("@")[0].partition(":")[0]
+
+
+def expand_whatsapp_aliases(identifier: str) -> set[str]:
+    """The forms of an id that mean the same user."""
+    return {identifier, canonical_whatsapp_identifier(identifier)}
+
+
 class MessageType(Enum):
     """The kind of an incoming message."""
 

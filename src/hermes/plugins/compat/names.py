@@ -20,46 +20,60 @@ if TYPE_CHECKING:
 
 Names = dict[str, Any]
 
-#: Each name with what fills it: ``module:function`` in this package, called with the host.
+_ADAPTER_NAMES = (
+    "platforms: BasePlatformAdapter messages: MessageEvent MessageType PlatformConfig ProcessingOutcome SendResult "
+    "SessionSource"
+)
+_SIGN_IN_NAMES = (
+    "bases: DashboardAuthProvider InvalidCodeError InvalidCredentialsError LoginStart "
+    "ProviderError=IdentityProviderError RefreshExpiredError Session=SignedInUser TokenPrincipal"
+)
+#: Each module with what is in it: a module of this package, or of ours where it has a dot, and the names to take from
+#: it. ``theirs=ours`` is a name that differs here, ``theirs=Kind()`` an object made for the host, and ``function()``
+#: gives further names for the host.
 NAMES = {
-    "agent.auxiliary_client": "runtime:auxiliary_client",
-    "agent.browser_provider": "bases:browser",
-    "agent.context_engine": "engines:context_engine",
-    "agent.delegation_context": "runtime:delegation_context",
-    "agent.image_gen_provider": "media:image",
-    "agent.memory_provider": "engines:memory_provider",
-    "agent.plugin_llm": "models:plugin_llm",
-    "agent.secret_scope": "runtime:secret_scope",
-    "agent.secret_sources.base": "bases:secret_sources",
-    "agent.transcription_provider": "bases:transcription",
-    "agent.tts_provider": "bases:speech",
-    "agent.video_gen_provider": "media:video",
-    "agent.web_search_provider": "bases:web_search",
-    "cron": "schedules:jobs",
-    "cron.jobs": "schedules:jobs",
-    "cron.scheduler_provider": "schedules:scheduler_provider",
-    "gateway.config": "platforms:config",
-    "gateway.platform_registry": "platforms:registry",
-    "gateway.platforms.base": "platforms:base",
-    "gateway.platforms.event": "platforms:base",
-    "gateway.run": "platforms:run",
-    "gateway.session": "platforms:session",
-    "gateway.whatsapp_identity": "platforms:whatsapp",
-    "hermes_cli.config": "settings:names",
-    "hermes_cli.dashboard_auth": "bases:dashboard_auth",
-    "hermes_cli.dashboard_auth.base": "bases:dashboard_auth",
-    "hermes_cli.middleware": "middleware:names",
-    "hermes_cli.plugins": "manager:names",
-    "hermes_cli.profiles": "runtime:profiles",
-    "hermes_constants": "settings:constants",
-    "hermes_state": "runtime:state",
-    "plugins.memory": "engines:memory_plugins",
-    "providers": "models:providers",
-    "providers.base": "models:providers_base",
-    "tools.approval": "runtime:approval",
-    "tools.interrupt": "runtime:interrupt",
-    "tools.registry": "tool_registry:names",
-    "utils": "helpers:names",
+    "agent.auxiliary_client": "runtime: extract_content_or_reasoning auxiliary_client()",
+    "agent.browser_provider": "bases: BrowserProvider",
+    "agent.context_engine": "engines: ContextEngine",
+    "agent.delegation_context": "runtime: delegation_context()",
+    "agent.image_gen_provider": "bases: ImageGenProvider media: image()",
+    "agent.memory_provider": "engines: MemoryProvider",
+    "agent.plugin_llm": "plugins.llm.access: PluginLlm contract.llm: PluginLlmBudgetError PluginLlmCompleteResult "
+    "PluginLlmImageInput PluginLlmStructuredResult PluginLlmTextInput PluginLlmTrustError PluginLlmUsage",
+    "agent.secret_scope": "runtime: secret_scope()",
+    "agent.secret_sources.base": "bases: DEFAULT_FETCH_TIMEOUT_SECONDS SECRET_SOURCE_API_VERSION ErrorKind FetchResult "
+    "SecretSource is_valid_env_name",
+    "agent.transcription_provider": "bases: TranscriptionProvider",
+    "agent.tts_provider": "bases: DEFAULT_OUTPUT_FORMAT VALID_OUTPUT_FORMATS TTSProvider resolve_output_format",
+    "agent.video_gen_provider": "bases: VideoGenProvider media: video()",
+    "agent.web_search_provider": "bases: WebSearchProvider get_provider_env",
+    "cron": "schedules: jobs()",
+    "cron.jobs": "schedules: jobs()",
+    "cron.scheduler_provider": "schedules: CronScheduler",
+    "gateway.config": "messages: HomeChannel Platform PlatformConfig platforms: config()",
+    "gateway.platform_registry": "platforms: PlatformEntry PlatformRegistry platform_registry=PlatformRegistry()",
+    "gateway.platforms.base": _ADAPTER_NAMES,
+    "gateway.platforms.event": _ADAPTER_NAMES,
+    "gateway.run": "platforms: run()",
+    "gateway.session": "messages: SessionSource build_session_key canonical_whatsapp_identifier",
+    "gateway.whatsapp_identity": "messages: canonical_whatsapp_identifier expand_whatsapp_aliases",
+    "hermes_cli.config": "settings: names()",
+    "hermes_cli.dashboard_auth": _SIGN_IN_NAMES,
+    "hermes_cli.dashboard_auth.base": _SIGN_IN_NAMES,
+    "hermes_cli.middleware": "middleware: names()",
+    "hermes_cli.plugins": "manager: names()",
+    "hermes_cli.profiles": "runtime: profiles()",
+    "hermes_constants": "settings: constants()",
+    "hermes_state": "runtime: state()",
+    "plugins.memory": "engines: MemoryProvider memory_plugins()",
+    "providers": "plugins.model_provider: ProviderProfile runtime: providers()",
+    "providers.base": "plugins.model_provider: ProviderProfile",
+    "tools.approval": "runtime: approval()",
+    "tools.interrupt": "runtime: is_interrupted",
+    "tools.registry": "tool_registry: ToolEntry ToolRegistry=Registry registry=Registry() tool_error tool_result",
+    "utils": "helpers: TRUTHY_STRINGS atomic_json_write atomic_replace atomic_write_text atomic_yaml_write "
+    "base_url_host_matches base_url_hostname env_bool env_float env_int env_var_enabled is_truthy_value "
+    "read_json_or_empty safe_json_loads",
 }
 
 #: Names that only hold others.
@@ -110,12 +124,28 @@ def find_module(host: PluginHost, name: str) -> ModuleType | None:
 
 def _build(host: PluginHost, name: str) -> ModuleType:
     module = CompatModule(name, host)
-    source = NAMES.get(name)
-    if source is not None:
-        file, _, function = source.partition(":")
-        content: dict[str, Any] = getattr(import_module(f"hermes.plugins.compat.{file}"), function)(host)
+    if name in NAMES:
+        content = _content(host, NAMES[name])
         vars(module).update(content, __all__=sorted(key for key in content if not key.startswith("_")))
     return module
+
+
+def _content(host: PluginHost, row: str) -> Names:
+    content: Names = {}
+    source: ModuleType | None = None
+    for word in row.split():
+        if word.endswith(":"):
+            source = import_module(f"hermes.{word[:-1]}" if "." in word else f"{__package__}.{word[:-1]}")
+            continue
+        theirs, _, ours = word.rpartition("=")
+        value = getattr(source, ours.removesuffix("()"))
+        if not ours.endswith("()"):
+            content[theirs or ours] = value
+        elif theirs:
+            content[theirs] = value(host)
+        else:
+            content |= value(host)
+    return content
 
 
 def _installed_module(name: str) -> ModuleType | None:

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from hermes.hooks.copies import isolate
-from hermes.plugins.compat import messages
 from hermes.plugins.compat.messages import (
+    HomeChannel,
     MessageEvent,
     Platform,
     PlatformConfig,
@@ -468,7 +468,7 @@ def adapter_config(name: str, settings: GatewayPlatformConfig) -> PlatformConfig
         enabled=settings.enabled,
         token=settings.token or None,
         api_key=settings.api_key or None,
-        home_channel=messages.HomeChannel(Platform(name), home, home) if home else None,
+        home_channel=HomeChannel(Platform(name), home, home) if home else None,
         extra=isolate(settings.extra),
     )
 
@@ -502,19 +502,6 @@ class PlatformRegistry:
 # -- the names that published adapters import ------------------------------------------------------------------------
 
 
-def base(host: PluginHost) -> Names:
-    """``gateway.platforms.base`` and ``gateway.platforms.event``."""
-    return {
-        "BasePlatformAdapter": BasePlatformAdapter,
-        "MessageEvent": MessageEvent,
-        "MessageType": messages.MessageType,
-        "PlatformConfig": PlatformConfig,
-        "ProcessingOutcome": ProcessingOutcome,
-        "SendResult": SendResult,
-        "SessionSource": SessionSource,
-    }
-
-
 def config(host: PluginHost) -> Names:
     """``gateway.config``."""
 
@@ -528,30 +515,7 @@ def config(host: PluginHost) -> Names:
         named = {} if found is None else found.gateway.platforms
         return SimpleNamespace(platforms={Platform(name): adapter_config(name, one) for name, one in named.items()})
 
-    return {
-        "HomeChannel": messages.HomeChannel,
-        "Platform": Platform,
-        "PlatformConfig": PlatformConfig,
-        "load_gateway_config": load_gateway_config,
-    }
-
-
-def session(host: PluginHost) -> Names:
-    """``gateway.session``."""
-    return {
-        "SessionSource": SessionSource,
-        "build_session_key": messages.build_session_key,
-        "canonical_whatsapp_identifier": canonical_whatsapp_identifier,
-    }
-
-
-def registry(host: PluginHost) -> Names:
-    """``gateway.platform_registry``."""
-    return {
-        "PlatformEntry": PlatformEntry,
-        "PlatformRegistry": PlatformRegistry,
-        "platform_registry": PlatformRegistry(host),
-    }
+    return {"load_gateway_config": load_gateway_config}
 
 
 def run(host: PluginHost) -> Names:
@@ -562,21 +526,3 @@ def run(host: PluginHost) -> Names:
         return host.plugins.gateway
 
     return {"_gateway_runner_ref": gateway_runner}
-
-
-def whatsapp(host: PluginHost) -> Names:
-    """``gateway.whatsapp_identity``."""
-
-    def expand_whatsapp_aliases(identifier: str) -> set[str]:
-        """The forms of an id that mean the same user."""
-        return {identifier, canonical_whatsapp_identifier(identifier)}
-
-    return {
-        "canonical_whatsapp_identifier": canonical_whatsapp_identifier,
-        "expand_whatsapp_aliases": expand_whatsapp_aliases,
-    }
-
-
-def canonical_whatsapp_identifier(identifier: str) -> str:
-    """The number in an id of WhatsApp."""
-    return str(identifier or "").strip().removeprefix("+").partition("@")[0].partition(":")[0]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hermes.base.config.schema.modes import UNASKED_MODE
@@ -46,11 +44,7 @@ def auxiliary_client(host: PluginHost) -> Names:
         with host_work():
             return _completion(await access.acomplete(messages=messages, **_llm_options(task, options)))
 
-    return {
-        "async_call_llm": async_call_llm,
-        "call_llm": call_llm,
-        "extract_content_or_reasoning": extract_content_or_reasoning,
-    }
+    return {"async_call_llm": async_call_llm, "call_llm": call_llm}
 
 
 def _llm_options(task: str | None, options: dict[str, Any]) -> dict[str, Any]:
@@ -115,6 +109,19 @@ def _calling_plugin(host: PluginHost) -> str:
     raise PluginError("call_llm does not know which plugin calls it; use ctx.llm.complete instead")
 
 
+def providers(host: PluginHost) -> Names:
+    """``providers``: register a model provider without ``ctx``."""
+
+    def register_provider(profile: Any) -> None:
+        """``ctx.register_model_provider`` of the plugin that is being loaded."""
+        loading = [context for context in host.contexts.values() if context.loading]
+        if not loading:
+            raise PluginError("register_provider works while a plugin is loaded; later use ctx.register_model_provider")
+        loading[-1].register_model_provider(profile)
+
+    return {"register_provider": register_provider}
+
+
 # -- tools.approval, tools.interrupt ---------------------------------------------------------------------------------
 
 
@@ -152,15 +159,10 @@ def _verdict(approved: bool, message: str) -> dict[str, Any]:
     return {"approved": approved, "message": None if approved else message}
 
 
-def interrupt(_host: PluginHost) -> Names:
-    """``tools.interrupt``."""
-
-    def is_interrupted() -> bool:
-        """Whether the turn that this code works for was cancelled."""
-        scope = current_scope.get()
-        return scope is not None and scope.interrupt.cancelled
-
-    return {"is_interrupted": is_interrupted}
+def is_interrupted() -> bool:
+    """Whether the turn that this code works for was cancelled."""
+    scope = current_scope.get()
+    return scope is not None and scope.interrupt.cancelled
 
 
 # -- hermes_state, hermes_cli.profiles, agent.secret_scope, agent.delegation_context ---------------------------------
@@ -203,11 +205,8 @@ def secret_scope(host: PluginHost) -> Names:
     def get_secret(name: str, default: str | None = None) -> str | None:
         return os.environ.get(name) or env_file(host).get(name) or default
 
-    def current_secret_scope() -> None:
-        return None
-
     return {
-        "current_secret_scope": current_secret_scope,
+        "current_secret_scope": lambda: None,
         "get_secret": get_secret,
         "is_multiplex_active": lambda: False,
     }
@@ -222,11 +221,6 @@ def delegation_context(host: PluginHost) -> Names:
         return scope is not None and bool(_service(host, "is_child")(scope.session_id))
 
     return {"is_delegated_child_context": is_delegated_child_context}
-
-
-def home_key(home: str | Path) -> str:
-    """A short name for a home that stays the same."""
-    return sha256(str(Path(home).expanduser().resolve()).encode()).hexdigest()[:16]
 
 
 def _service(host: PluginHost, name: str) -> Any:

@@ -46,11 +46,6 @@ class CronScheduler:
         return self.fire_now is not None and self.fire_now(job_id)
 
 
-def scheduler_provider(_host: PluginHost) -> Names:
-    """``cron.scheduler_provider``."""
-    return {"CronScheduler": CronScheduler}
-
-
 def jobs(host: PluginHost) -> Names:
     """``cron.jobs``: the schedules of the principal that the running work belongs to."""
 

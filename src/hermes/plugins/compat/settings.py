@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -51,13 +52,12 @@ def names(host: PluginHost) -> Names:
 def constants(host: PluginHost) -> Names:
     """``hermes_constants``: the home and the paths in it."""
 
-    from hermes.plugins.compat.runtime import home_key
-
     def get_hermes_home() -> Path:
         return home_of(host)
 
     def hermes_home_key(home: str | Path | None = None) -> str:
-        return home_key(home or home_of(host))
+        """A short name for a home that stays the same."""
+        return sha256(str(Path(home or home_of(host)).expanduser().resolve()).encode()).hexdigest()[:16]
 
     def display_hermes_home() -> str:
         home = home_of(host)

@@ -17,7 +17,6 @@ from hermes.tools.results import tool_result as fields_result
 from hermes.tools.toolsets import toolset_name, toolsets
 
 if TYPE_CHECKING:
-    from hermes.plugins.compat.names import Names
     from hermes.plugins.context import PluginContext
     from hermes.plugins.services import PluginHost
     from hermes.tools.registry import Tool
@@ -152,17 +151,6 @@ class Registry:
         return ToolEntry(
             tool.name, tool.toolset, schema, handler, tool.available, [], False, tool.description, tool.emoji
         )
-
-
-def names(host: PluginHost) -> Names:
-    """The registry and the two ways to write a result."""
-    return {
-        "ToolEntry": ToolEntry,
-        "ToolRegistry": Registry,
-        "registry": Registry(host),
-        "tool_error": tool_error,
-        "tool_result": tool_result,
-    }
 
 
 def tool_result(data: Any = None, **fields: Any) -> str:
