@@ -14,9 +14,10 @@ from typing import Any
 from hermes.base.sanitize import Redactor
 from hermes.contract import events
 from hermes.trace.clean import Cleaner
+from hermes.trace.tracker import TRACKED
 
 from .loop import RelayLoop
-from .middleware import ManagedCalls
+from .managed import ManagedCalls
 from .relay import Relay
 from .runtime_exporters import PATIENCE_SECONDS, RuntimeExporters
 from .sessions import Clock
@@ -32,18 +33,7 @@ CAPACITY = 10_000
 _UNUSED = frozenset({"request", "response", "middleware_trace"})
 #: Events that a session may be heard of for the first time by, and those that follow upon others.
 _BEGINNING = (events.SessionStarted, events.TurnStarted, events.AttemptStarted, events.ToolStarted, events.ChildStarted)
-_FOLLOWING = (
-    events.TurnEnded,
-    events.SessionFinalized,
-    events.SessionReset,
-    events.TurnAnswered,
-    events.AttemptAnswered,
-    events.AttemptFailed,
-    events.ToolEnded,
-    events.ApprovalRequested,
-    events.ApprovalAnswered,
-    events.ChildEnded,
-)
+_FOLLOWING = tuple(kind for kind in (*TRACKED, events.SessionReset) if kind not in _BEGINNING)
 
 
 class HostExporter:
@@ -87,8 +77,8 @@ class HostExporter:
             calls = ManagedCalls(self._relay, exporters, self._sink, self._loop, self._clean)
             ctx.register_middleware("llm_execution", calls.run_llm)
             ctx.register_middleware("tool_execution", calls.run_tool)
-        this: Callable[[], HostExporter | None] = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: _disable(this))
+        disable = weakref.WeakMethod(self.disable)
+        os.register_at_fork(after_in_child=lambda: (alive := disable()) and alive())
 
     # -- events -------------------------------------------------------------------------------------------------
 
@@ -193,9 +183,3 @@ class HostExporter:
         self._lock = threading.Lock()
         self._sink.forget()
         self._loop.forget()
-
-
-def _disable(this: Callable[[], HostExporter | None]) -> None:
-    exporter = this()
-    if exporter is not None:
-        exporter.disable()

@@ -27,13 +27,10 @@ class RelayLoop:
         self._last_used = 0.0
 
     def submit(
-        self, make: Callable[[], Coroutine[Any, Any, Any]], context: contextvars.Context | None = None
+        self, make: Callable[[], Coroutine[Any, Any, Any]], context: contextvars.Context
     ) -> asyncio.AbstractEventLoop:
         """Run a coroutine without waiting for it. It must not let an exception out."""
         loop = self._start()
-        if not self._last_used:
-            atexit.register(self._settle)
-        self._last_used = time.monotonic()
 
         def begin() -> None:
             task = loop.create_task(make(), context=context)
@@ -43,26 +40,17 @@ class RelayLoop:
         loop.call_soon_threadsafe(begin)
         return loop
 
-    def run(self, make: Callable[[], Coroutine[Any, Any, Any]], seconds: float) -> Any:
+    def run(self, coroutine: Coroutine[Any, Any, Any], seconds: float) -> Any:
         """Run a coroutine and wait for what it gives. ``TimeoutError`` when that takes too long."""
-        done = threading.Event()
-        outcome: list[tuple[Any, BaseException | None]] = []
+        import asyncio
 
-        async def whole() -> None:
-            try:
-                outcome.append((await make(), None))
-            except BaseException as error:
-                outcome.append((None, error))
-            done.set()
-
-        self.submit(whole)
-        if not done.wait(seconds):
-            raise TimeoutError(f"nemo-relay did not answer within {seconds:g} s")
-        self._last_used = time.monotonic()
-        value, error = outcome[0]
-        if error is not None:
-            raise error
-        return value
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._start())
+        try:
+            return future.result(seconds)
+        except TimeoutError:
+            raise TimeoutError(f"nemo-relay did not answer within {seconds:g} s") from None
+        finally:
+            self._last_used = time.monotonic()
 
     def close(self) -> None:
         """End the thread."""
@@ -92,6 +80,9 @@ class RelayLoop:
                     target=_serve, args=(self._loop,), name="hermes-nemo-relay", daemon=True
                 )
                 self._thread.start()
+            if not self._last_used:
+                atexit.register(self._settle)
+            self._last_used = time.monotonic()
             return self._loop
 
 

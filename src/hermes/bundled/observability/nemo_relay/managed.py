@@ -1,7 +1,11 @@
-"""Managed execution: runs a call through the runtime while the calling thread does the work."""
+"""Managed execution: model and tool calls through the runtime, when an adaptive component wants them.
+
+The calling thread does the work of a call all the same.
+"""
 
 from __future__ import annotations
 
+import logging
 import queue
 from collections.abc import Awaitable, Callable
 from contextvars import Context
@@ -9,11 +13,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes.contract.response import to_plain
+from hermes.trace.clean import Cleaner
+from hermes.trace.tracker import OpenAttempt, OpenTool
 
 from .loop import RelayLoop
+from .relay import Kind, Relay
+from .runtime_exporters import RuntimeExporters
+from .sessions import RelaySpan
+from .sink import Fields, RelaySink, about_of
 
 if TYPE_CHECKING:
     import asyncio
+
+log = logging.getLogger("hermes.plugins.nemo_relay")
 
 #: How long the runtime may take between two words.
 _PATIENCE_SECONDS = 30.0
@@ -151,3 +163,62 @@ def restored(changed: Any, shown: Any, real: Any) -> Any:
         known = min(len(shown), len(real))
         return [restored(value, shown[at], real[at]) if at < known else value for at, value in enumerate(changed)]
     return changed
+
+
+class ManagedCalls:
+    """The execution middleware of both kinds. A call whose start was not seen is run as if it were not there."""
+
+    def __init__(
+        self, relay: Relay, exporters: RuntimeExporters, sink: RelaySink, loop: RelayLoop, clean: Cleaner
+    ) -> None:
+        self._relay = relay
+        self._exporters = exporters
+        self._sink = sink
+        self._loop = loop
+        self._clean = clean
+        if not relay.knows_call_ids:
+            log.warning(
+                "nemo-relay %s does not keep the ids of managed tool calls; equal calls at the same time "
+                "cannot be distinguished in its events",
+                relay.version,
+            )
+
+    def run_llm(self, *, request: dict[str, Any], next_call: Callable[[Any], Any], **fields: Any) -> Any:
+        attempt = self._sink.tracker.attempt(fields["api_request_id"])
+        name, more = fields["provider"] or "model", {"model_name": fields["model"]}
+        return self._run(attempt, "llm", name, request, next_call, fields, more)
+
+    def run_tool(self, *, args: dict[str, Any], next_call: Callable[[Any], Any], **fields: Any) -> Any:
+        call_id = fields["tool_call_id"]
+        tool = self._sink.tracker.tool(fields["session_id"], fields["turn_id"], call_id)
+        more = {"tool_call_id": call_id} if self._relay.knows_call_ids else {}
+        return self._run(tool, "tool", fields["tool_name"], args, next_call, fields, more)
+
+    def _run(
+        self,
+        item: OpenAttempt | OpenTool | None,
+        kind: Kind,
+        name: str,
+        payload: Any,
+        next_call: Callable[[Any], Any],
+        fields: Fields,
+        more: Fields,
+    ) -> Any:
+        """Run a call through the runtime, whose span then represents it; else it is run as it would be anyway."""
+        session = self._sink.find(fields["session_id"])
+        span: RelaySpan | None = item.span if item is not None else None
+        mode = self._exporters.managed_mode
+        if session is None or span is None or not mode:
+            return next_call(payload)
+        shown = self._show(payload)
+        about = {**about_of(fields, fields["session_id"]), "mode": mode}
+        more = {**more, "handle": session.handle, "metadata": about, "data": {"mode": mode}}
+        call = HandBack(self._loop, session.context(), shown, payload, self._show)
+        span.is_managed = True
+        try:
+            return call.run(lambda function: self._relay.execute(kind, name, shown, function, **more), next_call)
+        finally:
+            span.is_managed = call.took_over
+
+    def _show(self, value: Any) -> Any:
+        return self._clean.value(to_plain(value))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 #: Releases by their first two numbers that the plugin is tested with.
 TESTED = ("0.3", "0.8", "0.10")
@@ -15,6 +15,8 @@ TESTED = ("0.3", "0.8", "0.10")
 #: From this version of its observability schema on, events go to ``sinks`` and endpoints have a type.
 _SINKS_SINCE = 2
 _TYPED_ENDPOINTS_SINCE = 3
+
+Kind = Literal["llm", "tool"]
 
 
 class RelayMissing(Exception):
@@ -87,50 +89,43 @@ class Relay:
     def mark(self, name: str, handle: Any, **fields: Any) -> None:
         self._module.scope.event(name, handle=handle, **fields)
 
-    def begin_llm(self, name: str, content: dict[str, Any], **fields: Any) -> Any:
+    def begin(self, kind: Kind, name: str, content: Any, **fields: Any) -> Any:
+        """Begin a model or tool call; the span that ``end`` takes."""
         module = self._module
+        if kind == "tool":
+            return module.tools.call(name, content, **fields)
         return module.llm.call(name, module.LLMRequest({}, content), **fields)
 
-    def end_llm(self, span: Any, response: Any, **fields: Any) -> None:
-        self._module.llm.call_end(span, response, **fields)
-
-    def begin_tool(self, name: str, args: Any, **fields: Any) -> Any:
-        return self._module.tools.call(name, args, **fields)
-
-    def end_tool(self, span: Any, result: Any, **fields: Any) -> None:
-        self._module.tools.call_end(span, self.tool_result(result), **fields)
+    def end(self, kind: Kind, span: Any, result: Any, **fields: Any) -> None:
+        if kind == "tool":
+            self._module.tools.call_end(span, self.tool_result(result), **fields)
+        else:
+            self._module.llm.call_end(span, result, **fields)
 
     # -- managed execution --------------------------------------------------------------------------------------
 
-    def execute_llm(
-        self, name: str, content: dict[str, Any], function: Callable[[Any], Awaitable[Any]], **fields: Any
-    ) -> Awaitable[Any]:
+    async def execute(
+        self, kind: Kind, name: str, content: Any, function: Callable[[Any], Awaitable[Any]], **fields: Any
+    ) -> Any:
+        """Run a call around ``function``, which is given what the runtime made of the content; its result."""
         module = self._module
 
-        async def call(request: Any) -> Any:
+        async def send(request: Any) -> Any:
             # What the runtime put into the headers is for itself and not sent to the provider.
             return await function(request.content)
 
-        return module.llm.execute(name, module.LLMRequest({}, content), call, **fields)
+        async def use(args: Any) -> Any:
+            return self.tool_result(await function(args))
 
-    def execute_tool(
-        self, name: str, args: Any, function: Callable[[Any], Awaitable[Any]], call_id: str, **fields: Any
-    ) -> Awaitable[Any]:
-        if self.knows_call_ids:
-            fields["tool_call_id"] = call_id
-
-        async def call(given: Any) -> Any:
-            return self.tool_result(await function(given))
-
-        return self._module.tools.execute(name, args, call, **fields)
+        if kind == "llm":
+            return await module.llm.execute(name, module.LLMRequest({}, content), send, **fields)
+        result = await module.tools.execute(name, content, use, **fields)
+        has_form = self._result_type is not None and isinstance(result, self._result_type)
+        return result.result if has_form else result
 
     def tool_result(self, result: Any) -> Any:
         """A tool's result in the form this release takes."""
         return result if self._result_type is None else self._result_type(result)
-
-    def from_tool_result(self, value: Any) -> Any:
-        """What ``execute`` of a tool gives back, without that form."""
-        return value.result if self._result_type is not None and isinstance(value, self._result_type) else value
 
     # -- exporters ----------------------------------------------------------------------------------------------
 

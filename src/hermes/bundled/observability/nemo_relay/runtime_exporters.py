@@ -12,13 +12,7 @@ from hermes.trace.claims import claim, give_back
 from hermes.trace.health import ExporterHealth
 
 from .loop import RelayLoop, bounded
-from .plugins_toml import (
-    PluginsToml,
-    PluginsTomlError,
-    read_plugins_toml,
-    translated,
-    with_files,
-)
+from .plugins_toml import PluginsToml, PluginsTomlError, read_plugins_toml, translated, with_files
 from .relay import Relay
 from .settings import AtifFiles, AtofFile, RelaySettings
 
@@ -229,7 +223,7 @@ class RuntimeExporters:
         self._health = self._health or ExporterHealth(self._plugin, "plugins.toml")
         try:
             chosen = with_files(document, self._claim, again=self._was_open)
-            self._activation = self._loop.run(lambda: self._relay.initialize(chosen), PATIENCE_SECONDS)
+            self._activation = self._loop.run(self._relay.initialize(chosen), PATIENCE_SECONDS)
         except Exception as error:
             self._give_back()
             self._health.failed(error, 0)
@@ -239,7 +233,7 @@ class RuntimeExporters:
 
     def _deactivate(self, activation: Any) -> None:
         if self._relay.closes_on_loop:
-            self._loop.run(lambda: self._relay.close_on_loop(activation), PATIENCE_SECONDS)
+            self._loop.run(self._relay.close_on_loop(activation), PATIENCE_SECONDS)
         else:
             self._relay.clear()
 

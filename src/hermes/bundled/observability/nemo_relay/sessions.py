@@ -9,9 +9,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-from .relay import Relay
+from .relay import Kind, Relay
 
 T = TypeVar("T")
 
@@ -21,8 +21,6 @@ SCOPE_NAME = "hermes"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: How many moments one event of the host may take: a session begins, or ends with what it left open.
 _MOMENTS = 10
-
-Kind = Literal["llm", "tool"]
 
 
 class Clock:
@@ -132,8 +130,7 @@ class SessionScope:
         """End a span, unless the runtime has done so."""
         if span.is_managed:
             return
-        end = self._relay.end_llm if span.kind == "llm" else self._relay.end_tool
-        self.run(end, span.open(), result, metadata=about, timestamp=self._clock.now())
+        self.run(self._relay.end, span.kind, span.open(), result, metadata=about, timestamp=self._clock.now())
 
     def close(self, about: dict[str, Any]) -> None:
         """End the scope."""

@@ -15,7 +15,7 @@ from hermes.contract.response import to_plain
 from hermes.trace.clean import Cleaner
 from hermes.trace.tracker import ApprovalEvent, OpenAttempt, OpenChild, OpenTool, OpenTurn, TraceSink, Tracker
 
-from .relay import Relay
+from .relay import Kind, Relay
 from .runtime_exporters import RuntimeExporters
 from .sessions import Clock, RelaySpan, SessionScope
 
@@ -220,11 +220,12 @@ class RelaySink(TraceSink):
 
     # -- spans and marks ----------------------------------------------------------------------------------------
 
-    def _begin(self, scope: SessionScope, kind: Any, name: str, content: Any, about: Fields, **more: Any) -> RelaySpan:
+    def _begin(self, scope: SessionScope, kind: Kind, name: str, content: Any, about: Fields, **more: Any) -> RelaySpan:
         """Begin a span. One that may turn out to be managed is begun when it is known not to be."""
-        emit = self._relay.begin_llm if kind == "llm" else self._relay.begin_tool
         fields = {"handle": scope.handle, "metadata": about, "timestamp": self._clock.now(), **more}
-        span = RelaySpan(kind, lambda: _as_data(lambda data: scope.run(emit, name, data, **fields), content))
+        span = RelaySpan(
+            kind, lambda: _as_data(lambda data: scope.run(self._relay.begin, kind, name, data, **fields), content)
+        )
         if not self._exporters.managed_mode:
             span.open()
         self._exporters.count()
