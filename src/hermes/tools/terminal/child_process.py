@@ -25,6 +25,7 @@ _LOOK_EVERY = 0.025
 #: Register with the supervisor, then become the command.
 _REGISTERED = REGISTER + 'exec "$@" 2>&1'
 _REGISTERED_SILENT = REGISTER + 'exec "$@" 2>/dev/null'
+_REGISTERED_APART = REGISTER + 'exec "$@" 2>"$0"'
 
 #: Makes the pseudo-terminal the controlling one: a session leader without one gets the first it opens.
 _ON_TERMINAL = 'terminal=$1; shift; exec "$@" <"$terminal" >"$terminal" 2>&1'
@@ -33,8 +34,9 @@ _ON_TERMINAL = 'terminal=$1; shift; exec "$@" <"$terminal" >"$terminal" 2>&1'
 class ChildProcess:
     """A running process, the leader of its own session and process group.
 
-    ``pty`` runs it on a pseudo-terminal instead of pipes. Reading, waiting and stopping may happen in different
-    threads; ``close`` belongs to the reader. With a ``supervisor`` the group does not outlive Hermes.
+    ``pty`` runs it on a pseudo-terminal instead of pipes, ``errors_to`` is a descriptor for its standard error.
+    Reading, waiting and stopping may happen in different threads; ``close`` belongs to the reader. With a
+    ``supervisor`` the group does not outlive Hermes.
 
     ``held_for`` is what has to be done before the command does anything: its shell starts, and waits for ``release``,
     which does it. ``can_hold`` says for which commands.
@@ -49,6 +51,7 @@ class ChildProcess:
         stdin: Literal["null", "pipe"] = "null",
         pty: bool = False,
         keep_stderr: bool = True,
+        errors_to: int | None = None,
         pass_fds: Sequence[int] = (),
         supervisor: ProcessSupervisor | None = None,
         held_for: Callable[[], None] | None = None,
@@ -62,10 +65,13 @@ class ChildProcess:
                 self._process, self._output, self._input = _on_terminal(arguments, cwd, env, pass_fds, registration)
             else:
                 source = PIPE if stdin == "pipe" or held_for is not None else DEVNULL
-                errors = STDOUT if keep_stderr else DEVNULL
+                errors = (STDOUT if keep_stderr else DEVNULL) if errors_to is None else errors_to
                 if registration is not None:
                     errors = registration
-                    if keep_stderr and env is not None and _reads_script(arguments, env):
+                    if errors_to is not None:
+                        pass_fds = (*pass_fds, errors_to)
+                        arguments = ["/bin/sh", "-c", _REGISTERED_APART, f"/dev/fd/{errors_to}", *arguments]
+                    elif keep_stderr and env is not None and _reads_script(arguments, env):
                         script = registration_script(holds=held_for is not None)
                         env, pass_fds = {**env, "BASH_ENV": f"/dev/fd/{script}"}, (*pass_fds, script)
                     else:
@@ -82,7 +88,8 @@ class ChildProcess:
             supervisor.add(self.pid)
         self.output_ended = False
         self._pty = pty
-        self._exit_fd = _exit_descriptor(self.pid)
+        #: Becomes readable when the process exits; -1 where the system has no such descriptor.
+        self.exit_descriptor = _exit_descriptor(self.pid)
         if self._input is not None:
             os.set_blocking(self._input.fileno(), False)
 
@@ -120,6 +127,12 @@ class ChildProcess:
         """The descriptor that ``read`` reads, for one who waits for several things."""
         assert self._output is not None
         return self._output.fileno()
+
+    @property
+    def input_descriptor(self) -> int:
+        """The descriptor that ``write`` writes to, while the input is open."""
+        assert self._input is not None
+        return self._input.fileno()
 
     def write(self, data: bytes, timeout: float) -> int:
         """Send ``data`` to the process; how many bytes it took within ``timeout`` seconds."""
@@ -195,9 +208,9 @@ class ChildProcess:
             self._gate.close()
         if self._output is not None:
             self._output.close()
-        if self._exit_fd >= 0:
-            os.close(self._exit_fd)
-            self._exit_fd = -1
+        if self.exit_descriptor >= 0:
+            os.close(self.exit_descriptor)
+            self.exit_descriptor = -1
         if self._supervisor is not None and self.exit_code() is not None:
             self._supervisor.remove(self.pid)
 
@@ -207,8 +220,8 @@ class ChildProcess:
         if descriptor is not None:
             poller.register(descriptor, select.POLLIN)
         if self.exit_code() is None:
-            if self._exit_fd >= 0:
-                poller.register(self._exit_fd, select.POLLIN)
+            if self.exit_descriptor >= 0:
+                poller.register(self.exit_descriptor, select.POLLIN)
             else:
                 timeout = min(timeout, _LOOK_EVERY)
         ready = poller.poll(max(timeout, 0) * 1000)
