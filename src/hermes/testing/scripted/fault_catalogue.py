@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import gzip
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from hermes.base.errors import did_you_mean
 from hermes.testing.scripted.faults import ECHO, Fault, Step
@@ -66,178 +67,82 @@ _BROKEN_ARGUMENTS = tool_calls([ScriptedCall("read_file", '{"path": ', "call_1")
 _HINTS = b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" * 20
 
 
-def _make() -> Iterator[Fault]:
-    yield from _timing()
-    yield from _framing()
-    yield from _content()
-    yield from _refusals()
+#: Name; what follows the last step; the class of failure, none when it is a good answer all the same; whether the text
+#: that arrived is kept; what happens; words of the message.
+_TABLE = """
+silence          | hang  | timeout      |      | The request is taken and never answered. | no answer
+slow_headers     | hang  | timeout      |      | Half a head, then silence. | stalled
+dripping_headers | hang  | timeout      |      | A head that comes a byte at a time and has no end. | in all
+stall            | hang  | timeout      | kept | An answer that stops in the middle. | stalled
+only_comments    | hang  | timeout      |      | A stream that is kept alive and says nothing. | in all
+half_chunk       | close | truncated    | kept | A chunk that is cut. | broke off
+reset            | reset | truncated    | kept | The connection is reset. | broke off
+chunked_garbage  | close | truncated    | kept | What should be the size of a chunk is not. | broke off
+length_too_long  | close | truncated    |      | A body shorter than its content-length. | cut off
+length_too_short | keep  | truncated    |      | A body longer than its content-length. | cut off
+second_answer    | keep  |              |      | A good answer, followed by a second one that was not requested. |
+early_hints      | keep  |              |      | Informational answers before the real one. |
+no_http          | close | malformed    |      | Something that is not HTTP. | HTTP
+endless_head     | close | malformed    |      | A head of a megabyte. | does not answer in HTTP
+no_tls           | close | connection   |      | A plain port under an https address. | use http://
+bad_utf8         | keep  | malformed    | kept | Bytes that are not UTF-8. | a bad event
+same_tool_ids    | keep  |              |      | Two tool calls with one id. |
+broken_arguments | keep  |              |      | Tool arguments that are not JSON. |
+long_line        | close | malformed    |      | One line of ten megabytes. | more than 8 MB
+deep_nesting     | keep  | malformed    |      | JSON nested a hundred thousand deep. | cannot be read
+gzip_bomb        | close | malformed    |      | A small body that unpacks to 80 MB. | more than 64 MB
+cut_gzip         | close | truncated    |      | A compressed body that is cut. | cut off
+broken_gzip | close | malformed    | kept | A compressed stream that turns into something else. | broken compression
+web_page         | keep  | malformed    |      | A sign-in page. | Sign in
+empty_body       | keep  | truncated    |      | Success and no body. | before the answer began
+error_as_success | close | overloaded   |      | Status 200 with an error. | busy
+error_midway     | close | overloaded   | kept | An answer that turns into an error. | busy
+echoed_key       | close | auth         |      | A refusal that shows the key. | 401
+redirect         | keep  | bad_request  |      | A redirect to another host. | redirects to http://other.invalid
+cut_error        | close | server_error |      | An error whose body breaks off. | upstream fai
+"""
 
 
-def _timing() -> Iterator[Fault]:
-    yield Fault("silence", "The request is taken and never answered.", (), "hang", "timeout", "no answer")
-    yield Fault("slow_headers", "Half a head, then silence.", (_STREAM_HEAD[:30],), "hang", "timeout", "stalled")
-    yield Fault(
-        "dripping_headers",
-        "A head that comes a byte at a time and has no end.",
-        _drip(b"HTTP/1.1 200 OK\r\nx-long: " + b"x" * 2000, 0.05),
-        "hang",
-        "timeout",
-        "in all",
-    )
-    yield Fault("stall", "An answer that stops in the middle.", (_BEGUN,), "hang", "timeout", "stalled", "Half of ")
-    yield Fault(
-        "only_comments",
-        "A stream that is kept alive and says nothing.",
-        (_STREAM_HEAD, *([_chunk(b": waiting\n\n"), 0.05] * 200)),
-        "hang",
-        "timeout",
-        "in all",
-    )
-
-
-def _framing() -> Iterator[Fault]:
-    half = _BEGUN + b"64\r\ndata: {"
-    yield Fault("half_chunk", "A chunk that is cut.", (half,), "close", "truncated", "broke off", "Half of ")
-    yield Fault("reset", "The connection is reset.", (_BEGUN, 0.05), "reset", "truncated", "broke off", "Half of ")
-    yield Fault(
-        "chunked_garbage",
-        "What should be the size of a chunk is not.",
-        (_BEGUN + b"size? " + ECHO + b"\r\n",),
-        "close",
-        "truncated",
-        "broke off",
-        "Half of ",
-    )
-    yield Fault(
-        "length_too_long",
-        "A body shorter than its content-length.",
-        (_document(_ANSWER[:-20], length=len(_ANSWER) + 99),),
-        "close",
-        "truncated",
-        "cut off",
-    )
-    yield Fault(
-        "length_too_short",
-        "A body longer than its content-length.",
-        (_document(_ANSWER, length=len(_ANSWER) - 20),),
-        "keep",
-        "truncated",
-        "cut off",
-    )
-    yield Fault(
-        "second_answer",
-        "A good answer, followed by a second one that was not requested.",
-        (_document(_ANSWER) + _document(b'{"choices": []}'),),
-        "keep",
-    )
-    yield Fault("early_hints", "Informational answers before the real one.", (_HINTS + _document(_ANSWER),), "keep")
-    yield Fault(
-        "no_http", "Something that is not HTTP.", (b"220 mail " + ECHO + b"\r\n",), "close", "malformed", "HTTP"
-    )
-    yield Fault(
-        "endless_head",
-        "A head of a megabyte.",
-        (b"HTTP/1.1 200 OK\r\nx-long: " + b"x" * _MEGABYTE,),
-        "close",
-        "malformed",
-        "does not answer in HTTP",
-    )
-    yield Fault(
-        "no_tls",
-        "A plain port under an https address.",
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n",),
-        "close",
-        "connection",
-        "use http://",
-        pretends_tls=True,
-    )
-
-
-def _content() -> Iterator[Fault]:
-    bad_text = _BEGUN + _chunk(_EVENT % b"\xff\xfe") + _LAST_CHUNK
-    yield Fault("bad_utf8", "Bytes that are not UTF-8.", (bad_text,), "keep", "malformed", "a bad event", "Half of ")
-    yield Fault("same_tool_ids", "Two tool calls with one id.", (recorded(_TOOLS_TWICE),), "keep")
-    yield Fault("broken_arguments", "Tool arguments that are not JSON.", (recorded(_BROKEN_ARGUMENTS),), "keep")
-    yield Fault(
-        "long_line",
-        "One line of ten megabytes.",
-        (_UNTIL_CLOSE + b"data: " + b"x" * (10 * _MEGABYTE),),
-        "close",
-        "malformed",
-        "more than 8 MB",
-    )
-    yield Fault(
-        "deep_nesting",
-        "JSON nested a hundred thousand deep.",
-        (_document(b'{"choices":' + b"[" * 100_000),),
-        "keep",
-        "malformed",
-        "cannot be read",
-    )
-    yield Fault(
-        "gzip_bomb",
-        "A small body that unpacks to 80 MB.",
-        (_document(_bomb(), headers="content-encoding: gzip\r\n"),),
-        "close",
-        "malformed",
-        "more than 64 MB",
-    )
-    yield Fault(
-        "cut_gzip",
-        "A compressed body that is cut.",
-        (_document(gzip.compress(_ANSWER)[:-30], headers="content-encoding: gzip\r\n"),),
-        "close",
-        "truncated",
-        "cut off",
-    )
-    yield Fault(
-        "broken_gzip",
-        "A compressed stream that turns into something else.",
-        (
-            _UNTIL_CLOSE.replace(b"connection", b"content-encoding: gzip\r\nconnection"),
-            _packed(_HALF),
-            0.05,
-            b"\xff" * 99,
-        ),
-        "close",
-        "malformed",
-        "broken compression",
-        "Half of ",
-    )
-    yield Fault("web_page", "A sign-in page.", (_document(b"<title>Sign in</title>"),), "keep", "malformed", "Sign in")
-    yield Fault("empty_body", "Success and no body.", (_document(b""),), "keep", "truncated", "before the answer began")
-
-
-def _refusals() -> Iterator[Fault]:
+def _steps() -> dict[str, Sequence[Step]]:
+    """What is sent of each fault."""
+    packed = "content-encoding: gzip\r\n"
     error = b'{"error": {"message": "busy, key %b", "code": 503}}' % ECHO
-    yield Fault("error_as_success", "Status 200 with an error.", (_document(error),), "close", "overloaded", "busy")
-    yield Fault(
-        "error_midway",
-        "An answer that turns into an error.",
-        (_UNTIL_CLOSE + b"".join(_HALF) + b"data: " + error + b"\n\n",),
-        "close",
-        "overloaded",
-        "busy",
-        "Half of ",
-    )
     refused = b'{"error": {"message": "Incorrect API key provided: %b", "code": "invalid_api_key"}}' % ECHO
-    yield Fault("echoed_key", "A refusal that shows the key.", (_document(refused, "401 No"),), "close", "auth", "401")
-    yield Fault(
-        "redirect",
-        "A redirect to another host.",
-        (_document(b"", "307 Moved", headers="location: http://other.invalid/v1/chat/completions\r\n"),),
-        "keep",
-        "bad_request",
-        "redirects to http://other.invalid",
-    )
-    yield Fault(
-        "cut_error",
-        "An error whose body breaks off.",
-        (_document(b"upstream fai", "502 Bad", length=500),),
-        "close",
-        "server_error",
-        "upstream fai",
-    )
+    elsewhere = "location: http://other.invalid/v1/chat/completions\r\n"
+    long_head = b"HTTP/1.1 200 OK\r\nx-long: "
+    unpacked = _UNTIL_CLOSE.replace(b"connection", b"content-encoding: gzip\r\nconnection")
+    return {
+        "silence": (),
+        "slow_headers": (_STREAM_HEAD[:30],),
+        "dripping_headers": _drip(long_head + b"x" * 2000, 0.05),
+        "stall": (_BEGUN,),
+        "only_comments": (_STREAM_HEAD, *([_chunk(b": waiting\n\n"), 0.05] * 200)),
+        "half_chunk": (_BEGUN + b"64\r\ndata: {",),
+        "reset": (_BEGUN, 0.05),
+        "chunked_garbage": (_BEGUN + b"size? " + ECHO + b"\r\n",),
+        "length_too_long": (_document(_ANSWER[:-20], length=len(_ANSWER) + 99),),
+        "length_too_short": (_document(_ANSWER, length=len(_ANSWER) - 20),),
+        "second_answer": (_document(_ANSWER) + _document(b'{"choices": []}'),),
+        "early_hints": (_HINTS + _document(_ANSWER),),
+        "no_http": (b"220 mail " + ECHO + b"\r\n",),
+        "endless_head": (long_head + b"x" * _MEGABYTE,),
+        "no_tls": (b"HTTP/1.1 400 Bad Request\r\n\r\n",),
+        "bad_utf8": (_BEGUN + _chunk(_EVENT % b"\xff\xfe") + _LAST_CHUNK,),
+        "same_tool_ids": (recorded(_TOOLS_TWICE),),
+        "broken_arguments": (recorded(_BROKEN_ARGUMENTS),),
+        "long_line": (_UNTIL_CLOSE + b"data: " + b"x" * (10 * _MEGABYTE),),
+        "deep_nesting": (_document(b'{"choices":' + b"[" * 100_000),),
+        "gzip_bomb": (_document(_bomb(), headers=packed),),
+        "cut_gzip": (_document(gzip.compress(_ANSWER)[:-30], headers=packed),),
+        "broken_gzip": (unpacked, _packed(_HALF), 0.05, b"\xff" * 99),
+        "web_page": (_document(b"<title>Sign in</title>"),),
+        "empty_body": (_document(b""),),
+        "error_as_success": (_document(error),),
+        "error_midway": (_UNTIL_CLOSE + b"".join(_HALF) + b"data: " + error + b"\n\n",),
+        "echoed_key": (_document(refused, "401 No"),),
+        "redirect": (_document(b"", "307 Moved", headers=elsewhere),),
+        "cut_error": (_document(b"upstream fai", "502 Bad", length=500),),
+    }
 
 
 class _Catalogue(Mapping[str, Fault]):
@@ -258,7 +163,13 @@ class _Catalogue(Mapping[str, Fault]):
 
 @functools.cache
 def _all() -> dict[str, Fault]:
-    return {fault.name: fault for fault in _make()}
+    steps, faults = _steps(), dict[str, Fault]()
+    for line in _TABLE.strip().splitlines():
+        name, ending, reason, kept, what, says = (cell.strip() for cell in line.split("|"))
+        keeps = "Half of " if kept else ""
+        how: Any = (ending, reason or None, says, keeps)
+        faults[name] = Fault(name, what, steps[name], *how, pretends_tls=name == "no_tls")
+    return faults
 
 
 #: Every fault by name.

@@ -93,10 +93,10 @@ def found_version(path: Path) -> int | None:
         raise explain(error, path) from error
 
 
-def empty_journal() -> sqlite3.Connection:
-    """A journal in memory that answers every question with nothing."""
+def empty_journal(version: int | None = None) -> sqlite3.Connection:
+    """A journal in memory that answers every question with nothing, with the newest tables or those of a version."""
     connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-    for script in schema.MIGRATIONS:
+    for script in schema.MIGRATIONS[:version]:
         connection.executescript(script)
     return connection
 
