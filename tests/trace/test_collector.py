@@ -110,7 +110,7 @@ def test_a_session_that_goes_on_begins_with_what_it_had_come_to(rig: Rig) -> Non
     copied = [step for step in made["steps"] if step.get("is_copied_context")]
     assert [step["message"] for step in copied] == ["first", "", "one"]
     assert "alpha" in copied[1]["observation"]["results"][0]["content"]
-    assert record.turns[1].context == "" and record.turns[1].marks == ()
+    assert record.turns[1].context == "" and record.turns[1].marks == []
 
 
 def test_a_turn_that_another_process_began_has_its_steps() -> None:
@@ -137,7 +137,7 @@ def test_a_turn_that_another_process_began_has_its_steps() -> None:
         ("", ["terminal"]),
         ("done", []),
     ]
-    assert turn.marks == () and check_atif(document(record)) == []
+    assert turn.marks == [] and check_atif(document(record)) == []
 
 
 def test_cost_and_whole_tools_are_taken_where_they_are_told() -> None:
@@ -148,7 +148,7 @@ def test_cost_and_whole_tools_are_taken_where_they_are_told() -> None:
     told = {"usage": {"input_tokens": 3, "output_tokens": 2}, "cost_usd": 0.25, "assistant_message": {}}
     collector.take(of_hook("post_api_request", {**ids, **told}))
     record = collector.session("s")
-    assert record is not None and record.tools == tuple(tools)
+    assert record is not None and record.tools == tools
     assert record.usage().cost_usd == 0.25 and record.usage().prompt_tokens == 3
 
 

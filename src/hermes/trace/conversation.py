@@ -1,4 +1,4 @@
-"""Difference between two requests of a conversation: new messages, and compaction."""
+"""Conversations read from requests: what one has that the last one had not, compaction, and earlier turns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from hermes.trace.clean import Cleaner
-from hermes.trace.records import Mark, Message
+from hermes.trace.records import AttemptRecord, Mark, Message, ToolCallRecord, ToolStep, TurnRecord
 
 #: How the message begins that replaces everything condensed so far.
 SUMMARY_MARK = "[Summary of the conversation so far"
@@ -71,3 +71,43 @@ def context_of(messages: list[Message], user_message: Any) -> str:
         added = cast("list[dict[str, Any]]", content)[len(cast("list[Any]", user_message)) :]
         return "\n\n".join(part["text"] for part in added if part.get("text"))
     return ""
+
+
+def turns_from(messages: list[Message], at: float, clean: Cleaner) -> list[TurnRecord]:
+    """The turns in these messages, all of them over. Only their order is known, not their times."""
+    turns: list[TurnRecord] = []
+    for number, message in enumerate(messages):
+        role = message.get("role")
+        if role == "user" or not turns:
+            said = clean.value(message.get("content") or "") if role == "user" else ""
+            turns.append(TurnRecord(f"earlier:{number}", "", said, at, at, "completed", copied=True))
+        if role == "assistant":
+            _add_reply(turns[-1], message, f"earlier:{number}", at, clean)
+        elif role == "tool":
+            _add_result(turns[-1], message, at, clean)
+    return turns
+
+
+def tool_request(call: dict[str, Any], clean: Cleaner) -> ToolCallRecord:
+    """A tool call of a message."""
+    function: dict[str, Any] = call.get("function") or {}
+    arguments = clean.arguments(function.get("arguments") or "")
+    return ToolCallRecord(call.get("id") or "", function.get("name") or "", arguments)
+
+
+def _add_reply(turn: TurnRecord, message: Message, name: str, at: float, clean: Cleaner) -> None:
+    step = turn.step()
+    step.add_attempt(AttemptRecord(name, "", "", at, at, "ok"))
+    step.text = clean.text(str(message.get("content") or ""))
+    step.tool_calls = tuple(tool_request(call, clean) for call in message.get("tool_calls") or ())
+    turn.answer = "" if step.tool_calls else step.text
+
+
+def _add_result(turn: TurnRecord, message: Message, at: float, clean: Cleaner) -> None:
+    call_id = str(message.get("tool_call_id") or "")
+    for step in reversed(turn.steps):
+        for call in step.tool_calls:
+            if call.id == call_id:
+                result = clean.text(str(message.get("content") or ""))
+                step.tools.append(ToolStep(call_id, call.name, call.arguments, at, at, "ok", result))
+                return

@@ -1,8 +1,9 @@
 """Records of a run: what every trace format is made from.
 
 ``collector.Collector`` makes them while a session runs, from typed events; ``journal.session.session_record`` makes the
-same ones afterwards, from what is on disk. Texts and arguments are redacted by then: a format may write all it finds.
-Times are seconds since the epoch. Every collection is in order of time, tool results by when they came in.
+same ones afterwards, from what is on disk. Both hand out records that do not change any more. Texts and arguments are
+redacted by then: a format may write all it finds. Times are seconds since the epoch. Every collection is in order of
+time, tool results by when they came in.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 Message = dict[str, Any]
 
@@ -101,7 +103,7 @@ class ApprovalRecord(Struct, frozen=True):
     choice: str = ""
 
 
-class ToolStep(Struct, frozen=True):
+class ToolStep(Struct):
     """One tool call, from the moment it was announced to its result."""
 
     tool_call_id: str
@@ -115,18 +117,21 @@ class ToolStep(Struct, frozen=True):
     result: str = ""
     error_type: str = ""
     error_message: str = ""
-    approvals: tuple[ApprovalRecord, ...] = ()
+    approvals: list[ApprovalRecord] = []
+
+    def copy(self) -> ToolStep:
+        return replace(self, approvals=list(self.approvals))
 
 
-class ModelStep(Struct, frozen=True):
+class ModelStep(Struct):
     """One step of a turn: a question to the model, every attempt to have it answered, and the tools it then called."""
 
     #: Counts the steps of a turn from 1.
     number: int
-    attempts: tuple[AttemptRecord, ...]
+    attempts: list[AttemptRecord]
     #: What the request had that no earlier one had, beside the user's message, replies and tool results:
     #: steering, a word of ``pre_verify``, the note that the budget is spent.
-    messages: tuple[Message, ...] = ()
+    messages: list[Message] = []
     text: str = ""
     reasoning: str = ""
     tool_calls: tuple[ToolCallRecord, ...] = ()
@@ -137,7 +142,7 @@ class ModelStep(Struct, frozen=True):
     model: str = ""
     provider: str = ""
     #: The calls of this reply, in the order in which they ended; those still running come last.
-    tools: tuple[ToolStep, ...] = ()
+    tools: list[ToolStep] = []
 
     @property
     def started_at(self) -> float:
@@ -150,7 +155,24 @@ class ModelStep(Struct, frozen=True):
 
     @property
     def is_answered(self) -> bool:
-        return self.attempts[-1].status == "ok"
+        return bool(self.attempts) and self.attempts[-1].status == "ok"
+
+    def add_attempt(self, attempt: AttemptRecord) -> None:
+        """Another attempt, or the end of the one that is known by that id."""
+        started_at = attempt.started_at
+        if self.attempts and self.attempts[-1].api_request_id == attempt.api_request_id:
+            before = self.attempts.pop()
+            retry, started_at = before.retry, started_at or before.started_at
+        else:
+            same = [one for one in self.attempts if one.provider == attempt.provider]
+            # A server may answer under another name than it was asked by.
+            retry = sum(attempt.status == "ok" or one.model == attempt.model for one in same)
+        self.provider, self.model = attempt.provider, attempt.model
+        self.attempts.append(replace(attempt, started_at=started_at or attempt.ended_at or 0.0, retry=retry))
+
+    def copy(self) -> ModelStep:
+        tools = [tool.copy() for tool in self.tools]
+        return replace(self, attempts=list(self.attempts), messages=list(self.messages), tools=tools)
 
 
 class SideCall(Struct, frozen=True):
@@ -173,7 +195,7 @@ class Mark(Struct, frozen=True):
     data: dict[str, Any] = {}
 
 
-class TurnRecord(Struct, frozen=True):
+class TurnRecord(Struct):
     """One message of the user and everything done about it."""
 
     id: str
@@ -185,13 +207,13 @@ class TurnRecord(Struct, frozen=True):
     status: RunStatus = "running"
     answer: str = ""
     error: str = ""
-    steps: tuple[ModelStep, ...] = ()
+    steps: list[ModelStep] = []
     #: What a memory and plugins added to the user's message, for this turn only.
     context: str = ""
     #: Calls that no reply asked for: a plugin made them.
-    other_tools: tuple[ToolStep, ...] = ()
-    side_calls: tuple[SideCall, ...] = ()
-    marks: tuple[Mark, ...] = ()
+    other_tools: list[ToolStep] = []
+    side_calls: list[SideCall] = []
+    marks: list[Mark] = []
     #: Taken back by the user: it happened, and the conversation continues without it.
     undone: bool = False
     #: Taken over with the session this one is a branch of, where it was paid for.
@@ -203,8 +225,48 @@ class TurnRecord(Struct, frozen=True):
             yield from step.tools
         yield from self.other_tools
 
+    def step(self) -> ModelStep:
+        """The current step: the last one until it is answered, then another. It is to be given an attempt."""
+        if not self.steps or self.steps[-1].is_answered:
+            self.steps.append(ModelStep(len(self.steps) + 1, []))
+        return self.steps[-1]
 
-class SessionRecord(Struct, frozen=True):
+    def tools_of(self, tool_call_id: str) -> list[ToolStep]:
+        """Where a call belongs. The one that a reply asked for is over once; a further one is a call of its own."""
+        asking = (step for step in reversed(self.steps) if any(call.id == tool_call_id for call in step.tool_calls))
+        step = next(asking, None)
+        known = [tool for tool in step.tools if tool.tool_call_id == tool_call_id] if step is not None else []
+        is_over = known and all(tool.status != "running" for tool in known)
+        return self.other_tools if step is None or is_over else step.tools
+
+    def close(self, status: RunStatus, at: float) -> None:
+        """The turn is over, and so is everything in it: nothing more will be heard of what still runs."""
+        self.status, self.ended_at = status, at
+        for step in self.steps:
+            if step.attempts[-1].status == "running":
+                step.add_attempt(replace(step.attempts[-1], ended_at=at, status="interrupted"))
+        for tool in self.tools():
+            if tool.status == "running":
+                tool.status, tool.ended_at = "cancelled", at
+
+    def copy(self) -> TurnRecord:
+        steps, tools = [step.copy() for step in self.steps], [tool.copy() for tool in self.other_tools]
+        return replace(self, steps=steps, other_tools=tools, side_calls=list(self.side_calls), marks=list(self.marks))
+
+
+def running_tool(tools: list[ToolStep], tool_call_id: str) -> ToolStep | None:
+    """The call of that id that has not ended."""
+    return next((tool for tool in tools if tool.tool_call_id == tool_call_id and tool.status == "running"), None)
+
+
+def put_ended(tools: list[ToolStep], tool: ToolStep) -> None:
+    """Put a call behind those that ended before it, and before those that run."""
+    others = [one for one in tools if one is not tool]
+    ended = [one for one in others if one.status != "running"]
+    tools[:] = [*ended, tool, *(one for one in others if one.status == "running")]
+
+
+class SessionRecord(Struct):
     """One conversation. ``children`` are the conversations it delegated to, nested as deep as they went."""
 
     id: str
@@ -217,9 +279,9 @@ class SessionRecord(Struct, frozen=True):
     title: str = ""
     system_prompt: str = ""
     #: What the model was offered, each as ``{"type": "function", "function": {...}}``.
-    tools: tuple[dict[str, Any], ...] = ()
-    turns: tuple[TurnRecord, ...] = ()
-    children: tuple[SessionRecord, ...] = ()
+    tools: list[dict[str, Any]] = []
+    turns: list[TurnRecord] = []
+    children: list[SessionRecord] = []
     #: Of a child: who delegated, in which turn, by which call, and to whom.
     parent_id: str = ""
     parent_turn_id: str = ""
@@ -228,9 +290,26 @@ class SessionRecord(Struct, frozen=True):
     role: str = ""
     goal: str = ""
     #: Compactions that were asked for between two turns.
-    marks: tuple[Mark, ...] = ()
+    marks: list[Mark] = []
     #: Questions beside the conversation between two turns, such as the command of a plugin asks.
-    side_calls: tuple[SideCall, ...] = ()
+    side_calls: list[SideCall] = []
+
+    def open_turn(self) -> TurnRecord | None:
+        """The turn that has not ended."""
+        return self.turns[-1] if self.turns and self.turns[-1].status == "running" else None
+
+    def as_of_now(self) -> SessionRecord:
+        """A copy that does not change any more, with the state of the last turn as its own."""
+        turn, last = self.open_turn(), self.turns[-1] if self.turns else None
+        return replace(
+            self,
+            ended_at=self.ended_at or (last.ended_at if last is not None else None),
+            status=last.status if last is not None else self.status,
+            turns=[*self.turns[:-1], turn.copy()] if turn is not None else list(self.turns),
+            children=[child.as_of_now() for child in self.children],
+            marks=list(self.marks),
+            side_calls=list(self.side_calls),
+        )
 
     def children_by_call(self) -> dict[tuple[str, str], list[SessionRecord]]:
         """The children by the turn and the tool call that started them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -196,13 +197,13 @@ def test_turns_that_were_taken_back_are_left_out_and_copied_ones_are_marked(rig:
 # -- records that no scripted run gives -------------------------------------------------------------------------------
 
 
-def session(*steps: ModelStep, message: Any = "go", children: tuple[SessionRecord, ...] = ()) -> SessionRecord:
-    turn = TurnRecord("t", "task", message, 10.0, 20.0, "completed", "so", steps=steps)
-    return SessionRecord("s", started_at=1.0, turns=(turn,), children=children)
+def session(*steps: ModelStep, message: Any = "go", children: Sequence[SessionRecord] = ()) -> SessionRecord:
+    turn = TurnRecord("t", "task", message, 10.0, 20.0, "completed", "so", steps=list(steps))
+    return SessionRecord("s", started_at=1.0, turns=[turn], children=list(children))
 
 
 def step(text: str = "so", **fields: Any) -> ModelStep:
-    return ModelStep(1, (AttemptRecord("r", "custom", "scripted", 11.0, 12.0, "ok"),), text=text, **fields)
+    return ModelStep(1, [AttemptRecord("r", "custom", "scripted", 11.0, 12.0, "ok")], text=text, **fields)
 
 
 def test_costs_of_children_are_in_the_sum() -> None:
@@ -211,13 +212,13 @@ def test_costs_of_children_are_in_the_sum() -> None:
     child = replace(
         session(step(usage=UsageRecord(1, 1, cost_usd=0.5))), id="k", parent_turn_id="t", parent_tool_call_id="c"
     )
-    parent = session(step(tool_calls=(call,), tools=(tool,), usage=UsageRecord(1, 1, cost_usd=0.25)), children=(child,))
+    parent = session(step(tool_calls=(call,), tools=[tool], usage=UsageRecord(1, 1, cost_usd=0.25)), children=[child])
     assert checked(parent)["final_metrics"]["total_cost_usd"] == 0.75
 
 
 def test_a_child_whose_call_was_never_recorded_is_still_referenced() -> None:
     child = replace(session(step()), id="k", parent_turn_id="t", parent_tool_call_id="gone")
-    assert checked(session(step(), children=(child,)))["subagent_trajectories"][0]["trajectory_id"] == "k"
+    assert checked(session(step(), children=[child]))["subagent_trajectories"][0]["trajectory_id"] == "k"
 
 
 def test_a_call_that_never_ran_has_an_empty_result() -> None:

@@ -89,8 +89,8 @@ def test_approvals_are_marks(rig: Rig) -> None:
 
 def test_what_has_no_end_is_ended_as_unfinished() -> None:
     tool = ToolStep("c", "terminal", {}, 3.0)
-    step = ModelStep(1, (AttemptRecord("r", "p", "m", 2.0, None, "running"),), tools=(tool,))
-    record = SessionRecord("s", started_at=1.0, turns=(TurnRecord("t", "", "go", 1.5, steps=(step,)),))
+    step = ModelStep(1, [AttemptRecord("r", "p", "m", 2.0, None, "running")], tools=[tool])
+    record = SessionRecord("s", started_at=1.0, turns=[TurnRecord("t", "", "go", 1.5, steps=[step])])
     stream = list(lines(record))
     assert check_atof(stream) == []
     assert b"".join(stream).count(b'"unfinished"') == 2
@@ -98,6 +98,6 @@ def test_what_has_no_end_is_ended_as_unfinished() -> None:
 
 def test_a_call_never_starts_before_the_answer_that_asked_for_it() -> None:
     tool = ToolStep("c", "terminal", {}, 1.9, 1.95, "ok", "{}")
-    step = ModelStep(1, (AttemptRecord("r", "p", "m", 1.6, 2.0, "ok"),), tools=(tool,))
-    record = SessionRecord("s", started_at=1.0, turns=(TurnRecord("t", "", "go", 1.5, 3.0, steps=(step,)),))
+    step = ModelStep(1, [AttemptRecord("r", "p", "m", 1.6, 2.0, "ok")], tools=[tool])
+    record = SessionRecord("s", started_at=1.0, turns=[TurnRecord("t", "", "go", 1.5, 3.0, steps=[step])])
     assert check_atof(lines(record)) == []

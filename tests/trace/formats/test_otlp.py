@@ -133,8 +133,8 @@ def test_compactions_are_events_of_their_turn(rig: Rig) -> None:
 def test_a_run_that_is_not_over_has_spans_that_end_where_it_was_last_seen() -> None:
     attempt = AttemptRecord("a", "custom", "m", 10.0, 12.0, "ok")
     tool = ToolStep("c", "terminal", {}, 13.0)
-    turn = TurnRecord("t", "", "go", 9.0, steps=(ModelStep(1, (attempt,), tools=(tool,)),))
-    root, request, call = read(otlp.export(SessionRecord("s", turns=(turn,))))
+    turn = TurnRecord("t", "", "go", 9.0, steps=[ModelStep(1, [attempt], tools=[tool])])
+    root, request, call = read(otlp.export(SessionRecord("s", turns=[turn])))
     assert [span.ended / 1e9 for span in (root, request, call)] == [13.0, 12.0, 13.0]
     assert root.attributes["hermes.turn.status"] == "running"
 
@@ -142,33 +142,33 @@ def test_a_run_that_is_not_over_has_spans_that_end_where_it_was_last_seen() -> N
 def test_turns_that_a_branch_took_over_are_not_told_again() -> None:
     old = TurnRecord("old", "", "go", 1.0, 2.0, "completed", copied=True)
     new = TurnRecord("new", "", "on", 3.0, 4.0, "completed")
-    (span,) = read(otlp.export(SessionRecord("branch", turns=(old, new))))
+    (span,) = read(otlp.export(SessionRecord("branch", turns=[old, new])))
     assert span.attributes["hermes.turn.id"] == "new"
 
 
 def test_parents_carry_sums_under_names_of_their_own() -> None:
-    step = ModelStep(1, (AttemptRecord("a", "p", "m", 1.0, 2.0, "ok"),), usage=UsageRecord(5, 2, cost_usd=0.25))
-    turn = TurnRecord("t", "", "go", 1.0, 2.0, "completed", steps=(step,))
-    root, request = read(otlp.export(SessionRecord("s", turns=(turn,))))
+    step = ModelStep(1, [AttemptRecord("a", "p", "m", 1.0, 2.0, "ok")], usage=UsageRecord(5, 2, cost_usd=0.25))
+    turn = TurnRecord("t", "", "go", 1.0, 2.0, "completed", steps=[step])
+    root, request = read(otlp.export(SessionRecord("s", turns=[turn])))
     assert not [name for name in root.attributes if name.startswith("gen_ai.usage")]
     assert (root.attributes["hermes.turn.cost_usd"], request.attributes["hermes.cost_usd"]) == (0.25, 0.25)
-    root, request = read(openinference.export(SessionRecord("s", turns=(turn,))))
+    root, request = read(openinference.export(SessionRecord("s", turns=[turn])))
     assert not [name for name in root.attributes if name.startswith("llm.")]
     assert request.attributes["llm.cost.total"] == 0.25
 
 
 def test_a_long_session_is_linear() -> None:
     def size(steps: int) -> int:
-        made = tuple(
+        made = [
             ModelStep(
                 number,
-                (AttemptRecord(f"a{number}", "p", "m", float(number), number + 0.5, "ok"),),
+                [AttemptRecord(f"a{number}", "p", "m", float(number), number + 0.5, "ok")],
                 text="said",
-                tools=(ToolStep(f"c{number}", "terminal", {"command": "ls"}, number + 0.5, number + 0.9, "ok", "x"),),
+                tools=[ToolStep(f"c{number}", "terminal", {"command": "ls"}, number + 0.5, number + 0.9, "ok", "x")],
             )
             for number in range(1, steps + 1)
-        )
+        ]
         turn = TurnRecord("t", "", "go", 1.0, 1e6, "completed", steps=made)
-        return len(msgspec.json.encode(otlp.export(SessionRecord("s", turns=(turn,)))))
+        return len(msgspec.json.encode(otlp.export(SessionRecord("s", turns=[turn]))))
 
     assert size(400) < 4.2 * size(100)

@@ -11,16 +11,18 @@ from hermes.journal.history.rows import StoredCallRow, TurnFacts
 from hermes.journal.questions import QuestionRow
 from hermes.trace.clean import Cleaner
 from hermes.trace.conversation import summary_in
-from hermes.trace.draft import StepDraft, ToolDraft, ToolDrafts, TurnDraft
 from hermes.trace.records import (
     ApprovalRecord,
     AttemptRecord,
     Mark,
+    ModelStep,
     RunStatus,
     SideCall,
     ToolCallRecord,
+    ToolStep,
     TurnRecord,
     UsageRecord,
+    put_ended,
 )
 
 
@@ -66,14 +68,14 @@ class _Assembly:
         self._rows = rows
         self._clean = clean
         row = rows.row
-        self._turn = TurnDraft(row.id, row.task_id, "", row.started_at, row.ended_at)
+        self._turn = TurnRecord(row.id, row.task_id, "", row.started_at, row.ended_at)
         self._turn.status = cast("RunStatus", row.state)  # it was started, so that it does not wait
         self._turn.undone, self._turn.copied = bool(row.undone), rows.copied
         self._turn.answer = clean.text(row.answer or "")
         self._turn.error = clean.text(row.error or "")
         #: Steps by their number, and tool calls by their key.
-        self._steps: dict[int, StepDraft] = {}
-        self._tools: dict[str, ToolDraft] = {}
+        self._steps: dict[int, ModelStep] = {}
+        self._tools: dict[str, ToolStep] = {}
 
     def run(self) -> TurnRecord:
         self._add_calls()
@@ -81,7 +83,7 @@ class _Assembly:
         self._add_events()
         self._add_approvals()
         self._add_messages()
-        return self._turn.freeze()
+        return self._turn
 
     # -- model calls --------------------------------------------------------------------------------------------
 
@@ -89,21 +91,10 @@ class _Assembly:
         for call in self._rows.calls:
             kind, _, rest = call.key.partition(":")
             if kind == "model" and rest.isdecimal():
-                step = self._steps.setdefault(int(rest), StepDraft(int(rest)))
-                attempt = _attempt(call, self._clean)
-                step.add_attempt(
-                    attempt.api_request_id,
-                    attempt.provider,
-                    attempt.model,
-                    attempt.started_at,
-                    attempt.ended_at,
-                    attempt.status,
-                    attempt.error,
-                    attempt.first_token,
-                )
+                step = self._steps.setdefault(int(rest), ModelStep(int(rest), []))
+                step.add_attempt(_attempt(call, self._clean))
                 if call.status == "ok":
                     step.usage, step.finish_reason = _usage(call), call.finish_reason or ""
-                    step.model = call.model
             else:
                 self._turn.side_calls.append(side_call(call, self._clean))
 
@@ -132,7 +123,7 @@ class _Assembly:
                 case _:
                     pass
 
-    def _add_reply(self, step: StepDraft | None, reply: records.StoredReply) -> None:
+    def _add_reply(self, step: ModelStep | None, reply: records.StoredReply) -> None:
         if step is None:
             return  # a journal that lost the attempt; ``hermes trace verify`` reports it
         clean = self._clean
@@ -141,26 +132,24 @@ class _Assembly:
             ToolCallRecord(one.id, one.name, clean.arguments(one.arguments)) for one in reply.tool_calls
         )
 
-    def _drafts(self, key: str) -> ToolDrafts:
+    def _tools_of(self, key: str) -> list[ToolStep]:
         """Where a call belongs: to the step that asked for it, or to none when a plugin made it."""
         step = self._steps.get(records.step_place(key).step) if key.startswith("tool:") else None
         return self._turn.other_tools if step is None else step.tools
 
     def _claim_tool(self, event: ReadEvent, claim: records.ClaimRecord) -> None:
-        args = self._clean.value(claim.args)
-        tool = self._tools[event.key] = ToolDraft(claim.id, claim.name, args, event.at)
-        self._drafts(event.key).running[event.key] = tool
+        tool = self._tools[event.key] = ToolStep(claim.id, claim.name, self._clean.value(claim.args), event.at)
+        self._tools_of(event.key).append(tool)
 
     def _end_tool(self, event: ReadEvent, call: records.CallRecord) -> None:
-        tools = self._drafts(event.key)
-        tool = tools.running.pop(event.key, None)
-        if tool is None:
+        tool = self._tools.get(event.key)
+        if tool is None or tool.status != "running":
             started_at = event.at - call.duration_ms / 1000
-            tool = self._tools[event.key] = ToolDraft(call.id, call.name, {}, started_at)
+            tool = self._tools[event.key] = ToolStep(call.id, call.name, {}, started_at)
         tool.args, tool.result = self._clean.value(call.args), self._clean.text(call.result)
         tool.status, tool.ended_at, tool.error_type = call.status, event.at, call.error_type or ""
         tool.error_message = self._clean.text(call.error_message or "")
-        tools.ended.append(tool)
+        put_ended(self._tools_of(event.key), tool)
 
     # -- the rest -----------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from hermes.base.sanitize import Redactor
 from hermes.contract import events
 from hermes.contract.response import to_plain
 from hermes.trace.clean import Cleaner
-from hermes.trace.draft import tool_request
+from hermes.trace.conversation import tool_request
 from hermes.trace.formats.genai import (
     AGENT_SPAN,
     AgentSubject,
