@@ -10,8 +10,7 @@ import pytest
 from hermes.agent.llm.side_call import SideModel
 from hermes.base.config.schema.sections import FallbackConfig, ModelProviderConfig
 from hermes.base.scope import Scope
-from hermes.surfaces.commands.completion import argument_candidates
-from hermes.surfaces.commands.table import all_commands
+from hermes.surfaces.commands.completion import commands_to_complete
 from hermes.testing import ScriptedProvider, text
 from support import HostFactory
 from support.surfaces import Prompt
@@ -126,7 +125,7 @@ def test_what_may_follow_a_command_is_known_for_completion(make_host: HostFactor
     with ScriptedProvider([]) as provider:
         host = make_host(provider, toolsets=["file"])
         conversation = Prompt(host).conversation
-        words = {command.name: argument_candidates(conversation, command) for command in all_commands(host)}
+        words = {command.name: command.words for command in commands_to_complete(conversation)}
     assert words["approve"] == ("once", "session", "always") and words["stop"] == ()
     assert "undo" in words["help"] and words["model"] == ("custom:scripted",)
     assert {"enable terminal", "disable patch"} <= set(words["tools"])

@@ -18,15 +18,20 @@ Candidates = tuple[str, ...]
 Choice = tuple[str, str, str]
 
 
-def argument_candidates(conversation: Conversation, command: SlashCommand) -> Candidates:
-    """Everything that may follow the name of a command, as far as it can be listed. Cheap enough for every key."""
-    make = _MAKERS.get(command.name)
-    return command.words if make is None else make(conversation)
+def commands_to_complete(conversation: Conversation) -> list[SlashCommand]:
+    """Every command, with all words that may follow its name, as far as they can be listed. Cheap enough for every key.
+
+    A command that is not in ``_MAKERS`` has them itself.
+    """
+    return [
+        command._replace(words=_MAKERS[command.name](conversation)) if command.name in _MAKERS else command
+        for command in all_commands(conversation.host)
+    ]
 
 
-def argument_choices(conversation: Conversation, command: SlashCommand) -> Callable[[], list[Choice]] | None:
-    """Arguments that are chosen by what they stand for, such as the title of a session; read when they are needed."""
-    return (lambda: session_choices(conversation)) if command.name == "resume" else None
+def argument_choices(conversation: Conversation, name: str) -> list[Choice]:
+    """Arguments of a command that are chosen by what they stand for, such as the title of a session."""
+    return session_choices(conversation) if name == "resume" else []
 
 
 def _commands(conversation: Conversation) -> Candidates:

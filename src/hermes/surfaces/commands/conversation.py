@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.agent.session import Session
@@ -41,6 +42,12 @@ class Conversation:
     def session_id(self) -> str:
         """Its id; empty while no session was needed."""
         return "" if self._session is None else self._session.id
+
+    @property
+    def place(self) -> tuple[Path, str]:
+        """The folder and the principal that commands from files and skills are looked for with."""
+        session = self._session
+        return (self.host.cwd, "") if session is None else (session.cwd, session.principal)
 
     def title(self) -> str:
         """The stored title of the session, or the one that waits for its first message."""

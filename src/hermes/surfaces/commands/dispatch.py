@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections.abc import Callable
 
 import msgspec
 
-from hermes.base.errors import HermesError, Interrupted, did_you_mean
+from hermes.base.errors import HermesError, Interrupted
 from hermes.base.scope import Scope, current_scope
 from hermes.contract.commands import COMMAND_NAMES, OWN_PREFIX
 from hermes.hooks.callback import is_awaitable
 from hermes.hooks.threads.timed_call import TimedCall
 from hermes.host import Host
+from hermes.plugins.registry import Command
 from hermes.surfaces.commands.conversation import Conversation
 
 log = logging.getLogger("hermes.commands")
@@ -43,34 +45,30 @@ def is_command(host: Host, line: str) -> bool:
 
 def run_command(conversation: Conversation, line: str) -> CommandAnswer:
     """Run ``/name arguments``. Nothing is printed, and nothing but the end of the process is raised."""
-    from hermes.surfaces.commands.table import find_command
+    from hermes.surfaces.commands.table import HANDLERS, find_command
 
     found = _COMMAND.fullmatch(line.strip())
     if found is None:
         return CommandAnswer(error=f"{line.strip()[:40]!r} is not a command; /help lists them")
     name, arguments = found[1].lower(), (found[2] or "").strip()
     command = find_command(name.removeprefix(OWN_PREFIX))
-    if command is None or (command.yields and name in conversation.host.plugins.commands):
-        raw = line.strip()[len(name) + 2 :]  # all that follows the name and the blank after it
-        answer = (
-            _run_plugin_command(conversation, name, raw)
-            or _run_file(conversation, name, raw)
-            or _run_skill(conversation, name, raw)
-        )
-        return answer or _unknown(conversation.host, name)
+    of_plugin = conversation.host.plugins.commands.get(name)
+    raw = line.strip()[len(name) + 2 :]  # all that follows the name and the blank after it
+    if of_plugin is not None and (command is None or command.yields):
+        return _run_plugin_command(conversation, of_plugin, name, raw)
+    if command is None:
+        return _answered(conversation, name, lambda: _run_stored(conversation, name, raw))
     if command.at_prompt and not conversation.surface.is_live:
         return CommandAnswer(error=f"/{command.name} needs an interactive prompt: start one with 'hermes chat'")
     if conversation.surface.is_working and not command.while_working:
         return CommandAnswer(error=f"/{command.name} has to wait: the agent is working. /stop stops it")
-    return _run_built_in(conversation, command.name, arguments)
+    return _answered(conversation, command.name, lambda: HANDLERS[command.name](conversation, arguments))
 
 
-def _run_built_in(conversation: Conversation, name: str, arguments: str) -> CommandAnswer:
-    from hermes.surfaces.commands.table import HANDLERS
-
+def _answered(conversation: Conversation, name: str, run: Callable[[], str]) -> CommandAnswer:
     redact = conversation.host.redactor.redact
     try:
-        return CommandAnswer(text=redact(HANDLERS[name](conversation, arguments)))
+        return CommandAnswer(text=redact(run()))
     except HermesError as error:
         return CommandAnswer(error=redact(str(error)))
     except Interrupted:
@@ -80,49 +78,24 @@ def _run_built_in(conversation: Conversation, name: str, arguments: str) -> Comm
         return CommandAnswer(error=redact(f"/{name} failed: {type(error).__name__}: {error}"))
 
 
-def _unknown(host: Host, name: str) -> CommandAnswer:
-    from hermes.surfaces.commands.table import all_commands
+def _run_stored(conversation: Conversation, name: str, arguments: str) -> str:
+    """Run the command that a file of the project or of the user defines, or have the agent use the skill."""
+    from hermes.surfaces.commands.handlers.prompts import run_file_command, run_skill
+    from hermes.surfaces.commands.table import all_commands, unknown_command
 
-    known = [one for command in all_commands(host) for one in (command.name, *command.aliases)]
-    hint = did_you_mean(name, known, otherwise="/help lists them")
-    return CommandAnswer(error=f"there is no command /{name}{hint}")
-
-
-def _run_file(conversation: Conversation, name: str, arguments: str) -> CommandAnswer | None:
-    """Run the command that a file of the project or of the user defines; None when there is none."""
-    from hermes.surfaces.commands.handlers.prompt_files import run_file_command
-
-    redact = conversation.host.redactor.redact
-    try:
-        text = run_file_command(conversation, name, arguments)
-    except HermesError as error:
-        return CommandAnswer(error=redact(str(error)))
-    except Interrupted:
-        return CommandAnswer(error=f"/{name} was interrupted")
-    return None if text is None else CommandAnswer(text=redact(text))
+    for run in (run_file_command, run_skill):
+        text = run(conversation, name, arguments)
+        if text is not None:
+            return text
+    raise unknown_command(name, all_commands(conversation.host))
 
 
-def _run_skill(conversation: Conversation, name: str, arguments: str) -> CommandAnswer | None:
-    """Have the agent use the skill of that name; None when there is none."""
-    from hermes.surfaces.commands.handlers.skills import run_skill
-
-    redact = conversation.host.redactor.redact
-    try:
-        text = run_skill(conversation, name, arguments)
-    except HermesError as error:
-        return CommandAnswer(error=redact(str(error)))
-    return None if text is None else CommandAnswer(text=redact(text))
-
-
-def _run_plugin_command(conversation: Conversation, name: str, arguments: str) -> CommandAnswer | None:
-    """Run the command of a plugin; None when none has one of that name.
+def _run_plugin_command(conversation: Conversation, command: Command, name: str, arguments: str) -> CommandAnswer:
+    """Run the command of a plugin.
 
     What the plugin asks a model or a tool meanwhile belongs to the session, and ends when the person stops the command.
     """
     host = conversation.host
-    command = host.plugins.commands.get(name)
-    if command is None:
-        return None
     interrupt = conversation.surface.interrupt()
     scope = Scope(session_id=conversation.session_id, platform=host.options.platform, interrupt=interrupt)
     token = current_scope.set(scope)

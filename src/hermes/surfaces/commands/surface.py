@@ -20,19 +20,15 @@ class TerminalScreen(Protocol):
 
     def copy(self, text: str) -> None:
         """Put text on the clipboard. Raises ``HermesError`` when that is not possible."""
-        ...
 
     def edit(self, text: str) -> None:
         """Open the user's editor on the input, which becomes ``text`` first unless that is empty."""
-        ...
 
     def offer(self, line: str) -> None:
         """Put the beginning of a line into the input and offer its completions."""
-        ...
 
     def paste_image(self) -> None:
         """Attach the image of the clipboard to the message. Raises ``HermesError`` when there is none."""
-        ...
 
 
 class Surface(Protocol):
@@ -60,11 +56,9 @@ class Surface(Protocol):
 
     def run(self, message: UserMessage) -> None:
         """Answer a message now. Only called while no turn is running; it need not wait for the answer."""
-        ...
 
     def queue(self, text: str) -> None:
         """Answer a message after the running turn."""
-        ...
 
     def steer(self, text: str) -> bool:
         """Say something to the agent while it works. False when it has just ended."""
@@ -72,7 +66,6 @@ class Surface(Protocol):
 
     def stop(self, reason: str) -> None:
         """Interrupt the running turn."""
-        ...
 
     def interrupt(self) -> Interrupt:
         """The interrupt of a long command."""
@@ -84,7 +77,6 @@ class Surface(Protocol):
 
     def answer_approval(self, answer: ApprovalAnswer) -> None:
         """Answer the pending approval."""
-        ...
 
     def confirm(self, question: str) -> bool:
         """Ask the user to confirm. True where no one can be asked: they typed the command."""
@@ -96,11 +88,9 @@ class Surface(Protocol):
 
     def clear_screen(self) -> None:
         """Begin with an empty screen."""
-        ...
 
     def quit(self) -> None:
         """Leave once the command is done."""
-        ...
 
 
 class UnattendedSurface:

@@ -9,12 +9,10 @@ from hermes.contract.commands import OWN_PREFIX, SLASH_COMMANDS, SlashCommand
 from hermes.host import Host
 from hermes.surfaces.commands.conversation import Conversation
 from hermes.surfaces.commands.handlers import (
-    mcp,
     models,
-    prompt_files,
+    prompts,
     sessions,
     settings,
-    skills,
     status,
     tools,
     transfer,
@@ -31,7 +29,11 @@ def show_help(conversation: Conversation, arguments: str) -> str:
     """List the commands, or explain one."""
     known = all_commands(conversation.host)
     if arguments:
-        return _explained(_named(arguments.lstrip("/").lower(), known))
+        name = arguments.lstrip("/").lower()
+        named = next((command for command in known if name == command.name or name in command.aliases), None)
+        if named is None:
+            raise unknown_command(name, known)
+        return _explained(named)
     lines: list[str] = []
     listed = [command for command in known if conversation.lists(command)]
     for category in dict.fromkeys(command.category for command in (*listed[1:], *listed[:1])):
@@ -74,9 +76,9 @@ HANDLERS: dict[str, Handler] = {
     "reasoning": models.reasoning,
     "tools": tools.tools,
     "toolsets": tools.toolsets,
-    "skills": skills.skills,
-    "mcp": mcp.mcp,
-    "reload-mcp": mcp.reload_mcp,
+    "skills": prompts.skills,
+    "mcp": tools.mcp,
+    "reload-mcp": tools.reload_mcp,
     "config": settings.config,
     "mode": settings.mode,
     "yolo": settings.yolo,
@@ -101,8 +103,8 @@ def all_commands(host: Host) -> list[SlashCommand]:
 
 def _from_files(host: Host) -> list[SlashCommand]:
     """Commands from files, then skills; of two with one name the first counts."""
-    found = {command.name: command for command in reversed(skills.skill_commands(host))}
-    files = prompt_files.file_commands(host)
+    found = {command.name: command for command in reversed(prompts.skill_commands(host))}
+    files = prompts.file_commands(host)
     return [*files, *(found[name] for name in sorted(found.keys() - {file.name for file in files}))]
 
 
@@ -117,12 +119,10 @@ def usage(command: SlashCommand, limit: int = 1_000) -> str:
     return line if len(line) <= limit else f"/{command.name} …"
 
 
-def _named(name: str, known: list[SlashCommand]) -> SlashCommand:
-    for command in known:
-        if name == command.name or name in command.aliases:
-            return command
-    hint = did_you_mean(name, (command.name for command in known), otherwise="/help lists them")
-    raise HermesError(f"there is no command /{name}{hint}")
+def unknown_command(name: str, known: list[SlashCommand]) -> HermesError:
+    """The error that there is no such command, with those that may be meant."""
+    names = [one for command in known for one in (command.name, *command.aliases)]
+    return HermesError(f"there is no command /{name}{did_you_mean(name, names, otherwise='/help lists them')}")
 
 
 def _explained(command: SlashCommand) -> str:

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent, Completion
 from prompt_toolkit.document import Document
 
-from hermes.surfaces.cli.repl.prompt.completion import CommandWords, PromptCompleter
+from hermes.contract.commands import SlashCommand
+from hermes.surfaces.cli.repl.prompt.completion import PromptCompleter
 from support.growth import assert_grows_with_the_length
 
 COMMANDS = [
-    CommandWords("quit", "Leave.", ("exit", "q")),
-    CommandWords("help", "List the commands.", ("h", "?")),
-    CommandWords("reasoning", "How hard to think.", arguments=("low", "medium", "high")),
-    CommandWords("resume", "Go on with a session."),
+    SlashCommand("quit", "Leave.", aliases=("exit", "q")),
+    SlashCommand("help", "List the commands.", aliases=("h", "?")),
+    SlashCommand("reasoning", "How hard to think.", words=("low", "medium", "high")),
+    SlashCommand("resume", "Go on with a session."),
 ]
 
 
@@ -74,7 +75,7 @@ def test_arguments_come_from_the_table(folder: Path) -> None:
 def test_new_commands_are_seen_at_once(folder: Path) -> None:
     table = list(COMMANDS)
     completer = PromptCompleter(lambda: table, folder)
-    table.append(CommandWords("zoom"))
+    table.append(SlashCommand("zoom", "Look closer."))
     offered = completer.get_completions(Document("/z"), CompleteEvent())
     assert [completion.text for completion in offered] == ["zoom"]
 

@@ -41,43 +41,33 @@ class Display(Protocol):
 
     def event(self, event: TurnEvent) -> None:
         """Show an event of the running turn."""
-        ...
 
     def turn_ended(self, result: TurnResult) -> None:
         """The turn ended."""
-        ...
 
     def message(self, text: str) -> None:
         """Show a message that waited and is answered now."""
-        ...
 
     def say(self, text: str) -> None:
         """Show the answer of a command."""
-        ...
 
     def note(self, text: str) -> None:
         """Show a remark about the prompt itself."""
-        ...
 
     def error(self, text: str) -> None:
         """Show an error."""
-        ...
 
     def restore_input(self, text: str) -> None:
         """Put a message that was not accepted back into the prompt."""
-        ...
 
     def changed(self) -> None:
         """Redraw: the question, the queue or the running turn changed."""
-        ...
 
     def clear(self) -> None:
         """Clear the screen."""
-        ...
 
     def end(self) -> None:
         """The prompt is over."""
-        ...
 
 
 log = logging.getLogger("hermes.surfaces.cli.repl")

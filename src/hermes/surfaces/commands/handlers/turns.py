@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest, Choice
 from hermes.base.errors import HermesError
 from hermes.journal.bodies import message_text
 from hermes.surfaces.commands.conversation import Conversation
 from hermes.surfaces.commands.text import plural, positive, shortened
+from hermes.tools.files.checkpoints.port import CheckpointPort
+
+if TYPE_CHECKING:
+    from hermes.tools.files.checkpoints.restore import PlannedFile, RestorePlan
 
 _SHOWN = 10
+#: Files that are named in a question or an answer.
+_FILES_NAMED = 8
 _LONGEST_MESSAGE = 1_000
 _SPEAKERS = {"user": "You", "assistant": "Assistant"}
 #: The reason of a turn that ``/stop`` stopped.
@@ -54,9 +61,7 @@ def undo(conversation: Conversation, arguments: str) -> str:
         return "Nothing was taken back."
     undone = conversation.session.undo(count)
     said = "\n".join(f"  {shortened(message_text(turn.message), 70)}" for turn in undone)
-    from hermes.surfaces.commands.handlers.checkpoints import undo_files
-
-    restored = undo_files(conversation, undone[0].ordinal, files) if undone else ""
+    restored = _undo_files(conversation, undone[0].ordinal, files) if undone else ""
     return f"Took back {plural(len(undone), 'turn')}:\n{said}\n{restored}".rstrip()
 
 
@@ -65,6 +70,58 @@ def _undo_arguments(arguments: str) -> tuple[str, str]:
     words = arguments.lower().split()
     files = next((word for word in words if word in ("files", "keep")), "")
     return " ".join(word for word in words if word != files), files
+
+
+def _undo_files(conversation: Conversation, turn: int, choice: str) -> str:
+    """Restore the files as they were before a turn.
+
+    ``choice`` is ``files`` or ``keep``; when it is empty, a person is asked, and without one files stay.
+    """
+    checkpoints = conversation.host.runtime.checkpoints
+    if checkpoints is None or choice == "keep":
+        return "Files that changed meanwhile stay changed."
+    try:
+        return _restore(conversation, checkpoints, turn, choice)
+    except HermesError as error:
+        return f"The files stay as they are: {error}"
+
+
+def _restore(conversation: Conversation, checkpoints: CheckpointPort, turn: int, choice: str) -> str:
+    session, surface = conversation.session, conversation.surface
+    found = checkpoints.before_turn(session.id, turn, session.principal)
+    if found is None:
+        return ""
+    from hermes.tools.files.checkpoints.restore import plan_restore, restore
+
+    store = checkpoints.recorder.store_of(session.principal)
+    plan = plan_restore(store, found, conversation.host.home)
+    safe, conflicts = plan.restorable(with_conflicts=False), plan.conflicts
+    if not safe and not conflicts:
+        kept = _named(plan, plan.unrestorable)
+        return f"Not restored, because the content was not kept: {kept}." if kept else ""
+    how = f"hermes checkpoints restore {found.id}"
+    # Where no person is, every question is answered with yes: nothing may depend on one.
+    if not choice and conversation.host.responders.get(session.id) is None:
+        return f"{plural(len(safe) + len(conflicts), 'changed file')} can be restored with: {how}"
+    chosen: list[PlannedFile] = []
+    if safe and (choice == "files" or surface.confirm(f"Restore: {_named(plan, safe)}?")):
+        chosen += safe
+    lost = "Changed after that turn, so your own changes would be lost. Restore too"
+    if conflicts and not choice and surface.confirm(f"{lost}: {_named(plan, conflicts)}?"):
+        chosen += conflicts
+    if not chosen:
+        return f"Files stay changed. Restore them later with: {how}"
+    report = restore(store, plan, chosen)
+    undo = f"'hermes checkpoints restore {report.undo_id}' undoes it."
+    lines = [f"Restored {plural(len(report.restored), 'file')}; {undo}"]
+    lines += [f"  not restored: {path}: {reason}" for path, reason in report.failed]
+    left = [file for file in plan.files if file not in chosen]
+    return "\n".join([*lines, *([f"Left as they are: {_named(plan, left)}."] if left else [])])
+
+
+def _named(plan: RestorePlan, files: Sequence[PlannedFile]) -> str:
+    more = len(files) - _FILES_NAMED
+    return ", ".join(map(plan.name, files[:_FILES_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
 def _turn_count(conversation: Conversation) -> int:

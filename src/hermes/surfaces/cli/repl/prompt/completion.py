@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 
-import msgspec
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
+
+from hermes.contract.commands import SlashCommand
 
 #: How many paths are offered, and how many entries of a folder are read: a prompt must not block.
 _MOST_PATHS = 200
@@ -25,28 +26,23 @@ _PATH_BEGINNING = re.compile(r"~|\.{0,2}/")
 _BLANK = re.compile(r"\s")
 
 
-class CommandWords(msgspec.Struct, frozen=True):
-    """Completions of a slash command. Names are without the slash."""
-
-    name: str
-    help: str = ""
-    aliases: tuple[str, ...] = ()
-    #: Words its argument can be.
-    arguments: tuple[str, ...] = ()
-    #: Arguments that are found by the text shown for them: the word, the text and a remark.
-    choices: Callable[[], Iterable[tuple[str, str, str]]] | None = None
-
-    def names_like(self, typed: str) -> list[str]:
-        """The name and the aliases that begin with what was typed."""
-        return [name for name in (self.name, *self.aliases) if name.lower().startswith(typed.lower())]
+#: A word, the text that is shown for it, and a remark.
+_Choice = tuple[str, str, str]
 
 
 class PromptCompleter(Completer):
     """Completes the word before the cursor. The commands are read each time."""
 
-    def __init__(self, commands: Callable[[], Iterable[CommandWords]], cwd: Path) -> None:
+    def __init__(
+        self,
+        commands: Callable[[], Iterable[SlashCommand]],
+        cwd: Path,
+        choices: Callable[[str], Iterable[_Choice]] = lambda _name: (),
+    ) -> None:
+        """``choices`` are arguments of a command that are found by the text shown for them."""
         self._commands = commands
         self._cwd = cwd
+        self._choices = choices
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Generator[Completion]:
         """Completions, requested by prompt_toolkit at each key."""
@@ -61,18 +57,23 @@ class PromptCompleter(Completer):
     def _names(self, typed: str) -> Iterator[Completion]:
         """One line for each command: its name when that fits, else the alias that was meant."""
         for command in sorted(self._commands(), key=lambda command: command.name):
-            for name in command.names_like(typed)[:1]:
-                yield Completion(name, -len(typed), display=f"/{name}", display_meta=command.help)
+            for name in _names_like(command, typed)[:1]:
+                yield Completion(name, -len(typed), display=f"/{name}", display_meta=command.summary)
 
     def _arguments(self, name: str, typed: str) -> Iterator[Completion]:
         for command in self._commands():
-            if any(len(known) == len(name) for known in command.names_like(name)):
-                words = (word for word in command.arguments if word.lower().startswith(typed.lower()))
+            if any(len(known) == len(name) for known in _names_like(command, name)):
+                words = (word for word in command.words if word.lower().startswith(typed.lower()))
                 yield from (Completion(word, -len(typed)) for word in words)
                 wanted = typed.lower().split()
-                for word, text, remark in command.choices() if command.choices is not None else ():
+                for word, text, remark in self._choices(command.name):
                     if word.startswith(typed) or all(part in text.lower() for part in wanted):
                         yield Completion(word, -len(typed), display=text, display_meta=remark)
+
+
+def _names_like(command: SlashCommand, typed: str) -> list[str]:
+    """The name and the aliases that begin with what was typed."""
+    return [name for name in (command.name, *command.aliases) if name.lower().startswith(typed.lower())]
 
 
 def _paths(before: str, cwd: Path) -> Iterator[Completion]:

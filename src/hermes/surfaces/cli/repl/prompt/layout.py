@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Always, Condition, Filter, has_focus, vi_navigation_mode
-from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.key_binding.key_processor import KeyPressEvent
 from prompt_toolkit.layout import (
@@ -26,6 +25,9 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.widgets import SearchToolbar
+
+if TYPE_CHECKING:
+    from hermes.surfaces.cli.repl.prompt.screen import Screen
 
 #: Rows of the completion menu below the input, when the terminal has them.
 _MENU_ROWS = 8
@@ -48,7 +50,7 @@ def prompt_layout(
         wrap_lines=True,
     )
     running = ConditionalContainer(
-        Window(FormattedTextControl(lambda: _lines("class:live", live())), dont_extend_height=True),
+        Window(FormattedTextControl(lambda: [("class:live", "\n".join(live()))]), dont_extend_height=True),
         filter=Condition(lambda: bool(live())),
     )
     status_line = Window(FormattedTextControl(lambda: [("class:status", status())]), height=1, dont_extend_height=True)
@@ -66,51 +68,7 @@ def _prompt_height(buffer: Buffer) -> Dimension:
     return Dimension(min=least, max=max(rows // 2, least))
 
 
-def _lines(style: str, lines: list[str]) -> StyleAndTextTuples:
-    return [(style, "\n".join(lines))]
-
-
-class KeyActions(Protocol):
-    """The actions of the keys."""
-
-    def send(self) -> None:
-        """Send the input."""
-        ...
-
-    def ctrl_c(self) -> None:
-        """Stop, or clear the input."""
-        ...
-
-    def ctrl_d(self) -> None:
-        """Leave."""
-        ...
-
-    def shift_tab(self) -> None:
-        """Change the permission mode."""
-        ...
-
-    def show_output(self) -> None:
-        """Show all of the last tool call's output."""
-        ...
-
-    def open_editor(self) -> None:
-        """Edit the input in the user's editor."""
-        ...
-
-    def paste(self, text: str) -> None:
-        """Insert pasted text."""
-        ...
-
-    def paste_picture(self) -> None:
-        """Attach the image of the clipboard."""
-        ...
-
-    def delete_placeholder(self) -> bool:
-        """Delete the placeholder before the cursor; False when there is none."""
-        ...
-
-
-def prompt_keys(buffer: Buffer, actions: KeyActions) -> KeyBindings:
+def prompt_keys(buffer: Buffer, screen: Screen) -> KeyBindings:
     """Enter sends, Alt-Enter and a backslash at the end begin a new line."""
     at_prompt = has_focus(buffer)
     is_empty = Condition(lambda: not buffer.text)
@@ -122,25 +80,25 @@ def prompt_keys(buffer: Buffer, actions: KeyActions) -> KeyBindings:
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
         else:
-            actions.send()
+            screen.send()
 
     def backspace(event: KeyPressEvent) -> None:
-        if not actions.delete_placeholder():
+        if not screen.delete_placeholder():
             buffer.delete_before_cursor(event.arg)
 
     bound: list[tuple[tuple[str, ...], Callable[[KeyPressEvent], None], Filter]] = [
         (("enter",), enter, Always()),
         (("escape", "enter"), lambda event: buffer.insert_text("\n"), Always()),
-        (("c-c",), lambda event: actions.ctrl_c(), Always()),
-        (("<sigint>",), lambda event: actions.ctrl_c(), Always()),
-        (("c-d",), lambda event: actions.ctrl_d(), is_empty),
-        (("s-tab",), lambda event: actions.shift_tab(), no_menu),
+        (("c-c",), lambda event: screen.ctrl_c(), Always()),
+        (("<sigint>",), lambda event: screen.ctrl_c(), Always()),
+        (("c-d",), lambda event: screen.ctrl_d(), is_empty),
+        (("s-tab",), lambda event: screen.shift_tab(), no_menu),
         (("c-z",), lambda event: event.app.suspend_to_background(), Always()),
-        (("c-o",), lambda event: actions.show_output(), Always()),
-        (("c-x", "c-e"), lambda event: actions.open_editor(), Always()),
-        (("v",), lambda event: actions.open_editor(), vi_navigation_mode),
-        (("<bracketed-paste>",), lambda event: actions.paste(event.data), Always()),
-        (("c-v",), lambda event: actions.paste_picture(), Always()),
+        (("c-o",), lambda event: screen.show_output(), Always()),
+        (("c-x", "c-e"), lambda event: screen.open_editor(), Always()),
+        (("v",), lambda event: screen.open_editor(), vi_navigation_mode),
+        (("<bracketed-paste>",), lambda event: screen.paste(event.data), Always()),
+        (("c-v",), lambda event: screen.paste_picture(), Always()),
         (("backspace",), backspace, ~vi_navigation_mode),
     ]
     keys = KeyBindings()

@@ -41,7 +41,7 @@ from hermes.surfaces.cli.repl.status_line import status_line
 from hermes.surfaces.cli.terminal import column_wrapped, fitted, one_line, page, plain, shows_unicode, word_wrapped
 
 if TYPE_CHECKING:
-    from hermes.surfaces.cli.repl.prompt.completion import CommandWords, PromptCompleter
+    from hermes.surfaces.cli.repl.prompt.completion import PromptCompleter
     from hermes.surfaces.cli.repl.turn_view import TurnView
 
 # The prompt is drawn first: what a key or the first message needs is imported then, or by ``_warm_up``.
@@ -442,8 +442,12 @@ class Screen:
         if dialogue is None:
             return None
         from hermes.surfaces.cli.repl.prompt.completion import PromptCompleter
+        from hermes.surfaces.commands.completion import argument_choices, commands_to_complete
 
-        return PromptCompleter(lambda: _command_words(dialogue), dialogue.conversation.session.cwd)
+        here = dialogue.conversation
+        return PromptCompleter(
+            lambda: commands_to_complete(here), here.session.cwd, lambda name: argument_choices(here, name)
+        )
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -502,26 +506,9 @@ class Screen:
 def _warm_up(dialogue: Dialogue) -> None:
     """Import in advance what the first message and the first command need."""
     from hermes.surfaces.cli.repl.markdown.stream import MarkdownStream
+    from hermes.surfaces.commands.completion import commands_to_complete
 
     for name in ("hermes.agent.turn", "hermes.surfaces.cli.repl.turn_view", "hermes.models.wires.choice"):
         import_module(name)
     MarkdownStream(80, True).feed("- *text*\n\n")
-    _command_words(dialogue)
-
-
-def _command_words(dialogue: Dialogue) -> list[CommandWords]:
-    """The commands for completion."""
-    from hermes.surfaces.cli.repl.prompt.completion import CommandWords
-    from hermes.surfaces.commands.completion import argument_candidates, argument_choices
-    from hermes.surfaces.commands.table import all_commands  # imports every command
-
-    return [
-        CommandWords(
-            command.name,
-            command.summary,
-            command.aliases,
-            argument_candidates(dialogue.conversation, command),
-            argument_choices(dialogue.conversation, command),
-        )
-        for command in all_commands(dialogue.host)
-    ]
+    commands_to_complete(dialogue.conversation)

@@ -1,4 +1,4 @@
-"""Slash commands from Markdown files of the project and of the user."""
+"""Commands whose text is stored: Markdown files of the project and of the user, and skills."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import json
 
 from msgspec.structs import replace
 
+from hermes.agent.session import Session
 from hermes.base.config.trust import how_to_trust
 from hermes.base.errors import HermesError
 from hermes.base.scope import Scope, current_scope, new_id
-from hermes.contract.commands import RESERVED_COMMANDS, SlashCommand
+from hermes.contract.commands import COMMAND_NAMES, RESERVED_COMMANDS, SlashCommand
 from hermes.host import Host
 from hermes.surfaces.commands.conversation import Conversation
 from hermes.surfaces.commands.handlers.models import model_runtime
-from hermes.surfaces.commands.text import shortened
+from hermes.surfaces.commands.text import columns, shortened
 from hermes.tools.skills.prompt_files import (
     PromptFile,
     expand_arguments,
@@ -21,6 +22,7 @@ from hermes.tools.skills.prompt_files import (
     takes_arguments,
     with_arguments,
 )
+from hermes.tools.skills.skills import ALWAYS_USABLE
 
 #: Output of a command in a text; the middle of a longer one is left out.
 _MOST_OUTPUT = 20_000
@@ -45,14 +47,10 @@ def file_commands(host: Host) -> list[SlashCommand]:
 def run_file_command(conversation: Conversation, name: str, arguments: str) -> str | None:
     """Send the text of a command file to the agent; None when there is no such file."""
     host = conversation.host
-    is_open = bool(conversation.session_id)
-    cwd, principal = (conversation.session.cwd, conversation.session.principal) if is_open else (host.cwd, "")
-    file = host.runtime.prompt_files.find("commands", name, cwd, principal)
+    file = host.runtime.prompt_files.find("commands", name, *conversation.place)
     if file is None:
         return None
-    if conversation.surface.is_working:
-        raise HermesError(f"/{name} has to wait: the agent is working. /stop stops it")
-    session = conversation.session
+    session = _idle_session(conversation, name)
     wishes = file.wishes()
     is_trusted = not wishes or _is_trusted(conversation, file, wishes)
     if file.runs_commands and not is_trusted:
@@ -69,6 +67,12 @@ def run_file_command(conversation: Conversation, name: str, arguments: str) -> s
         note = f"The model {file.model} is not used: {how_to_trust(file.root)}"
     conversation.surface.run(message)
     return note
+
+
+def _idle_session(conversation: Conversation, name: str) -> Session:
+    if conversation.surface.is_working:
+        raise HermesError(f"/{name} has to wait: the agent is working. /stop stops it")
+    return conversation.session
 
 
 def _is_trusted(conversation: Conversation, file: PromptFile, wishes: list[str]) -> bool:
@@ -118,3 +122,43 @@ def _output(conversation: Conversation, command: str) -> str:
     code = result.get("exit_code")
     text = text if len(text) <= _MOST_OUTPUT else f"{text[: _MOST_OUTPUT // 2]}\n[…]\n{text[-_MOST_OUTPUT // 2 :]}"
     return text if not code else f"{text}\n[exit code {code}]"
+
+
+# -- skills -----------------------------------------------------------------------------------------------------------
+
+
+def skills(conversation: Conversation, arguments: str) -> str:
+    """List the skills that a session in this folder has."""
+    session = conversation.session
+    found = session.runtime.skills.usable(session.cwd, session.principal)
+    if not found:
+        return "There are no skills. 'hermes skills add' installs one."
+    rows = [(f"/{skill.name}", skill.source, shortened(skill.description, 70)) for skill in found]
+    return "\n".join([*columns(rows), "", "The agent loads one when it fits; /NAME [TEXT] has it used now."])
+
+
+def skill_commands(host: Host) -> list[SlashCommand]:
+    """The skills as commands, without those whose name is taken."""
+    taken = COMMAND_NAMES | host.plugins.commands.keys()
+    return [
+        SlashCommand(skill.name, shortened(skill.description, 60), "[TEXT]", "Skills", while_working=False)
+        for skill in host.runtime.skills.usable(host.cwd)
+        if skill.name.lower() not in taken
+    ]
+
+
+def run_skill(conversation: Conversation, name: str, arguments: str) -> str | None:
+    """Send the skill of that name to the agent, with what follows the name; None when there is no such skill."""
+    usable = conversation.host.runtime.skills.usable(*conversation.place)
+    skill = next((skill for skill in usable if skill.name.lower() == name), None)
+    if skill is None:
+        return None  # no session is opened for a name that is not there
+    session = _idle_session(conversation, name)
+    from hermes.tools.skills.content import skill_message
+
+    message = skill_message(skill, arguments)
+    if skill.allowed_tools is not None and set(skill.allowed_tools).intersection(tool.name for tool in session.offered):
+        # What a skill names is a bound on what it may use, never an approval.
+        session.narrow_next_turn([*skill.allowed_tools, *ALWAYS_USABLE])
+    conversation.surface.run(message)
+    return ""
