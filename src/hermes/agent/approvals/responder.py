@@ -31,6 +31,10 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
     #: False when the answer can only be for this one call.
     can_be_kept: bool = True
 
+    def named_rules(self) -> str:
+        """The rules, for a sentence about what an answer that lasts would allow."""
+        return ("the rule " if len(self.rules) == 1 else "the rules ") + ", ".join(self.rules)
+
 
 class ApprovalAnswer(msgspec.Struct, frozen=True):
     """The answer to a request, with a reason if one was given."""

@@ -91,7 +91,7 @@ class AcpServer:
     def _new(self, params: Params, reply: RpcReply) -> Any:
         cwd = _folder(params)
         host = self._ready_host(cwd, params)
-        return self._opened(host.new_session(cwd=cwd), reply)
+        return self._answered(self._open(host.new_session(cwd=cwd)), reply)
 
     def _load(self, params: Params, reply: RpcReply) -> Any:
         editor = self._open(self._recorded(params))
@@ -107,7 +107,7 @@ class AcpServer:
         source = self._recorded(params)
         host = self._ready_host(source.cwd, params)
         try:
-            return self._opened(host.branch_session(source), reply)
+            return self._answered(self._open(host.branch_session(source)), reply)
         except SessionNotFound as error:
             raise RpcError(NOT_FOUND, str(error)) from None
 
@@ -199,10 +199,7 @@ class AcpServer:
             self._sessions[session.id] = known
         return known
 
-    def _opened(self, session: Session, reply: RpcReply) -> Any:
-        return self._answered(self._open(session), reply, with_id=True)
-
-    def _answered(self, editor: EditorSession, reply: RpcReply, *, with_id: bool) -> Any:
+    def _answered(self, editor: EditorSession, reply: RpcReply, *, with_id: bool = True) -> Any:
         """Answer with the modes, then report the commands: an editor takes updates only for sessions that it knows."""
         from hermes.base.config.schema.modes import MODES
         from hermes.surfaces.commands.table import all_commands

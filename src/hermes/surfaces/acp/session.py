@@ -1,23 +1,24 @@
-"""One conversation in an editor: runs its prompts, one at a time, and reports what happens as session updates."""
+"""One conversation in an editor: runs its prompts, one at a time, asks there, and reports what happens as updates."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest, Choice
 from hermes.agent.events import TurnResult
 from hermes.agent.session import Session
 from hermes.base.errors import HermesError
+from hermes.base.sanitize.hidden import escape_hidden
 from hermes.base.scope import Interrupt
 from hermes.contract.events import ReasoningDelta, TextDelta, ToolEnded, ToolStarted, TurnEvent
 from hermes.host import Host
 from hermes.journal.bodies import message_text
 from hermes.surfaces.acp.content import Message
-from hermes.surfaces.acp.responder import EditorResponder
 from hermes.surfaces.acp.updates import ToolUpdates, Update, text_chunk
-from hermes.surfaces.acp.wire import INTERNAL, INVALID_REQUEST, EditorConnection, RpcError, RpcReply
+from hermes.surfaces.acp.wire import INTERNAL, INVALID_REQUEST, EditorConnection, RpcError, RpcReply, fields_of
 from hermes.surfaces.commands.conversation import Conversation
 from hermes.surfaces.commands.dispatch import is_command, run_command
 from hermes.surfaces.commands.surface import OneShotSurface
@@ -26,10 +27,21 @@ log = logging.getLogger("hermes.acp")
 
 #: How long a prompt that was stopped may take to end.
 _END_SECONDS = 5.0
+_STOP_REASONS = {"length": "max_tokens", "refusal": "refusal", "content_filter": "refusal", "budget": "max_tokens"}
+#: The options of an approval: their kind, their text, and where one that lasts holds.
+_OPTIONS: dict[Choice, tuple[str, str, str]] = {
+    "once": ("allow_once", "Allow", ""),
+    "session": ("allow_always", "Allow for longer", "in this session"),
+    "always": ("allow_always", "Always allow", "in all sessions"),
+    "deny": ("reject_once", "Reject", ""),
+}
 
 
 class EditorSession:
     """A session that an editor has open."""
+
+    #: Where its questions are asked.
+    surface = "acp"
 
     def __init__(self, host: Host, session: Session, connection: EditorConnection, *, can_fill_forms: bool) -> None:
         self.session = session
@@ -42,10 +54,8 @@ class EditorSession:
         self._interrupt: Interrupt | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._responder = EditorResponder(
-            connection, session.id, self._updates, self._call_id, can_fill_forms=can_fill_forms
-        )
-        host.responders.attach(session.id, self._responder)
+        self._can_fill_forms = can_fill_forms
+        host.responders.attach(session.id, self)
 
     def update(self, update: Update) -> None:
         """Send one update."""
@@ -69,23 +79,28 @@ class EditorSession:
             interrupt.cancel(reason)
 
     def _run(self, message: Message, reply: RpcReply, interrupt: Interrupt) -> None:
-        answer: Callable[[], None] = lambda: reply.send({"stopReason": "end_turn"})  # noqa: E731
+        reason, problem = "end_turn", None
         try:
             to_run = self._run_command(message, interrupt)
             if to_run is not None:
                 result = self._run_turn(to_run, interrupt)
-                answer = lambda: _reply(result, reply)  # noqa: E731
+                reason = _STOP_REASONS.get(result.finish_reason, "end_turn")
+                if result.status == "interrupted":
+                    reason = "cancelled"
+                elif result.status == "failed":
+                    problem = result.error or "the turn failed"
         except HermesError as error:
             problem = str(error)
-            answer = lambda: reply.fail(INTERNAL, problem)  # noqa: E731
         except BaseException as error:
             log.exception("a prompt failed")
             problem = f"{type(error).__name__}: {error}"
-            answer = lambda: reply.fail(INTERNAL, problem)  # noqa: E731
-        finally:
-            with self._lock:
-                self._interrupt = None
-            answer()  # only now: the editor may send the next prompt at once
+        with self._lock:
+            self._interrupt = None
+        # Only now: the editor may send the next prompt at once.
+        if problem is None:
+            reply.send({"stopReason": reason})
+        else:
+            reply.fail(INTERNAL, problem)
 
     def _run_command(self, message: Message, interrupt: Interrupt) -> Message | None:
         """Run a slash command. What is left for the model; None when that is nothing."""
@@ -139,6 +154,51 @@ class EditorSession:
         if plan is not None:
             self.update(plan)
 
+    # -- questions: a ``Responder``. An editor that is closed, or a prompt that is cancelled, denies. ---------------
+
+    def approve(self, request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
+        """Ask about a call with ``session/request_permission``."""
+        call = self._updates.call(self._call_id(request.tool_call_id), request.tool, request.args)
+        why = f"Needs approval: it {request.description}."
+        if (shown := escape_hidden(request.subject)) != request.subject:
+            why += f" It has hidden characters: {shown}"
+        reason = {"type": "content", "content": {"type": "text", "text": why}}
+        call["content"] = [*call.get("content", ()), reason]
+        call["status"] = "pending"
+        lasting: tuple[Choice, ...] = ("session", "always") if request.can_be_kept else ()
+        allowed: dict[str, Choice] = {choice: choice for choice in ("once", *lasting, "deny")}
+        chosen = self._ask(call, [_worded(choice, request) for choice in allowed.values()], interrupt)
+        return ApprovalAnswer(allowed.get(chosen, "deny"))
+
+    def answer(self, question: str, choices: Sequence[str], interrupt: Interrupt) -> str | None:
+        """Ask a question of the model: as a form where the editor has them, else as a choice."""
+        if self._can_fill_forms:
+            return self._fill_form(question, choices, interrupt)
+        if not choices:
+            return None
+        call = {"toolCallId": self._call_id("clarify"), "title": question, "kind": "think", "status": "pending"}
+        options = [(f"choice-{at}", "allow_once", choice) for at, choice in enumerate(choices)]
+        chosen = self._ask(call, [*options, ("skip", "reject_once", "Skip")], interrupt)
+        return {option: text for option, _, text in options}.get(chosen)
+
+    def _ask(self, call: dict[str, Any], options: list[tuple[str, str, str]], interrupt: Interrupt) -> str:
+        """The id of the option that was chosen; empty when none was."""
+        listed = [{"optionId": option, "kind": kind, "name": name} for option, kind, name in options]
+        params = {"sessionId": self.session.id, "toolCall": call, "options": listed}
+        answer = fields_of(self._connection.ask("session/request_permission", params, interrupt))
+        outcome = fields_of(answer.get("outcome"))
+        return str(outcome.get("optionId") or "") if outcome.get("outcome") == "selected" else ""
+
+    def _fill_form(self, question: str, choices: Sequence[str], interrupt: Interrupt) -> str | None:
+        field: dict[str, Any] = {"type": "string", "title": "Answer"}
+        if choices:
+            field["description"] = "For example: " + "; ".join(choices)
+        schema = {"type": "object", "properties": {"answer": field}, "required": ["answer"]}
+        params = {"sessionId": self.session.id, "mode": "form", "message": question, "requestedSchema": schema}
+        answer = fields_of(self._connection.ask("elicitation/create", params, interrupt))
+        content = fields_of(answer.get("content")) if answer.get("action") == "accept" else {}
+        return str(content.get("answer") or "") or None
+
     # -- history ------------------------------------------------------------------------------------------------
 
     def replay(self) -> None:
@@ -169,14 +229,10 @@ class EditorSession:
             self._thread.join(_END_SECONDS)
 
 
-def _reply(result: TurnResult, reply: RpcReply) -> None:
-    if result.status == "interrupted":
-        reply.send({"stopReason": "cancelled"})
-    elif result.status == "failed":
-        reply.fail(INTERNAL, result.error or "the turn failed")
-    else:
-        reasons = {"length": "max_tokens", "refusal": "refusal", "content_filter": "refusal", "budget": "max_tokens"}
-        reply.send({"stopReason": reasons.get(result.finish_reason, "end_turn")})
+def _worded(choice: Choice, request: ApprovalRequest) -> tuple[str, str, str]:
+    """The id, the kind and the text of an option. One that lasts allows every call under the rules, and says so."""
+    kind, text, where = _OPTIONS[choice]
+    return choice, kind, f"{text}: all calls under {request.named_rules()}, {where}" if where else text
 
 
 def _arguments(text: str) -> dict[str, Any]:

@@ -27,11 +27,8 @@ Params = dict[str, Any]
 Handler = Callable[[Params, "RpcReply"], Any]
 
 
-class _Later:
-    """The result comes later, by ``RpcReply``."""
-
-
-LATER = _Later()
+#: The result comes later, by ``RpcReply``.
+LATER = object()
 
 
 class RpcError(HermesError):

@@ -20,22 +20,16 @@ from hermes.base.scope import Interrupt
 from hermes.contract.events import TurnEvent
 from hermes.host import Host, HostOptions
 from hermes.journal.turns.recovery import GIVEN_UP
-from hermes.surfaces.embedding.arguments import (
-    check_functions,
-    check_listener,
-    check_max_turns,
-    check_options,
-    check_paths,
-    check_settings,
-    check_texts,
-    checked_interrupt,
-    checked_list,
+from hermes.surfaces.embedding import arguments
+from hermes.surfaces.embedding.callbacks import (
+    AnswerQuestion,
+    Approve,
+    CallbackFailures,
+    CallbackResponder,
+    caller_loop,
 )
-from hermes.surfaces.embedding.callback_failures import CallbackFailures
-from hermes.surfaces.embedding.coroutines import caller_loop
 from hermes.surfaces.embedding.function_tool import function_tools
 from hermes.surfaces.embedding.output import OutputFormat, run_structured
-from hermes.surfaces.embedding.responder import AnswerQuestion, Approve, CallbackResponder
 from hermes.surfaces.embedding.running import RunningTurn, RunningTurns
 from hermes.surfaces.embedding.stream import AsyncTurnStream, RunTurn, TurnStream
 
@@ -100,13 +94,15 @@ class Agent:
         cwd: str | Path | None = None,
         max_turns: int | None = None,
     ) -> None:
-        check_texts(model=model, provider=provider, base_url=base_url, api_key=api_key, system_prompt=system_prompt)
-        check_paths(home=home, cwd=cwd)
-        check_settings(config)
-        check_functions(approve=approve, answer=answer)
-        check_max_turns(max_turns)
-        toolsets = None if toolsets is None else checked_list("toolsets", toolsets)
-        plugins = checked_list("plugins", plugins)
+        arguments.check_texts(
+            model=model, provider=provider, base_url=base_url, api_key=api_key, system_prompt=system_prompt
+        )
+        arguments.check_paths(home=home, cwd=cwd)
+        arguments.check_settings(config)
+        arguments.check_functions(approve=approve, answer=answer)
+        arguments.check_max_turns(max_turns)
+        toolsets = None if toolsets is None else arguments.checked_list("toolsets", toolsets)
+        plugins = arguments.checked_list("plugins", plugins)
         # A program that sets up no logging does not want warnings on its stderr.
         log = logging.getLogger("hermes")
         if not log.handlers:
@@ -130,7 +126,7 @@ class Agent:
                 max_turns=max_turns,
                 plugins=[plugin for plugin in plugins if isinstance(plugin, str)],
                 plugin_objects=[plugin for plugin in plugins if not isinstance(plugin, str)],
-                tools=function_tools(checked_list("tools", tools)),
+                tools=function_tools(arguments.checked_list("tools", tools)),
                 platform="api",
                 unattended=not (approve or answer),
             ),
@@ -150,7 +146,7 @@ class Agent:
     def session(self, session_id: str | None = None) -> AgentSession:
         """A new conversation, or the recorded one with that id (or a unique beginning of it)."""
         if session_id is not None:
-            check_texts(session_id=session_id)
+            arguments.check_texts(session_id=session_id)
         return self._open(session_id)
 
     def run(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnResult:
@@ -233,22 +229,24 @@ class AgentSession:
         ``OutputError`` when an ``output`` was asked for and the model does not give one. ``on_event`` is called in the
         thread of the turn; one that fails hears no more, and the turn continues.
         """
-        heard = self._take_listener("run", options)
-        run, turn = self._prepare(message, options)
+        with self._starting():
+            heard = self._take_listener("run", options)
+            run, turn = self._prepare(message, options)
         return run(heard or ignore_events, turn.interrupt)
 
     def stream(self, message: UserMessage, **options: Unpack[TurnOptions]) -> TurnStream:
         """Answer a message on a thread of its own; iterate over its events, then read ``result``."""
         with self._starting():
-            check_options("stream", options, TurnOptions.__annotations__)
-        return self._start(TurnStream, message, options)
+            arguments.check_options("stream", options, TurnOptions.__annotations__)
+            return self._start(TurnStream, message, options)
 
     async def arun(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnResult:
         """``run`` for asyncio. Cancelling the task interrupts the turn, which still ends in order.
 
         ``on_event`` is called on the event loop.
         """
-        heard = self._take_listener("arun", options)
+        with self._starting():
+            heard = self._take_listener("arun", options)
         stream = self.astream(message, **options)
         if heard is None:
             return await stream.result()
@@ -260,34 +258,34 @@ class AgentSession:
     def astream(self, message: UserMessage, **options: Unpack[TurnOptions]) -> AsyncTurnStream:
         """``stream`` for asyncio; to be called where an event loop runs."""
         with self._starting():
-            check_options("astream", options, TurnOptions.__annotations__)
+            arguments.check_options("astream", options, TurnOptions.__annotations__)
             token = caller_loop.set(asyncio.get_running_loop())
-        try:
-            return self._start(AsyncTurnStream, message, options)
-        finally:
-            caller_loop.reset(token)
+            try:
+                return self._start(AsyncTurnStream, message, options)
+            finally:
+                caller_loop.reset(token)
 
     def finish(self, *, interrupt: Interrupt | None = None) -> TurnResult | None:
         """Finish the last turn when it was cut off by a crash, interrupted or failed. None when it has its answer."""
-        turn = self._turns.add(self.id, checked_interrupt(interrupt))
+        turn = self._turns.add(self.id, arguments.checked_interrupt(interrupt))
         with self._turns.entered(turn):
             result = self._session.finish_open_turn(interrupt=turn.interrupt)
         return result and self._explained(result, turn.interrupt.reason)
 
     def abandon(self, reason: str = "the program did not continue it") -> TurnResult | None:
         """Give up the last turn when a process that died left it: nothing of it runs any more. None without one."""
-        check_texts(reason=reason)
+        arguments.check_texts(reason=reason)
         result = self._session.abandon_open_turn(reason)
         return result and self._explained(result, f"{GIVEN_UP}: {reason}")
 
     def steer(self, text: str) -> bool:
         """Say something to the agent during a turn; it is read before the next model call. False when no turn runs."""
-        check_texts(text=text)
+        arguments.check_texts(text=text)
         return self._session.steer(text)
 
     def interrupt(self, reason: str = "interrupted") -> None:
         """Stop the turn that runs in this conversation on this agent. May be called from any thread."""
-        check_texts(reason=reason)
+        arguments.check_texts(reason=reason)
         self._turns.interrupt(self.id, reason)
 
     def close(self) -> None:
@@ -308,36 +306,34 @@ class AgentSession:
 
     def _take_listener(self, method: str, options: RunOptions) -> Listener | None:
         """What calls ``on_event``, which is taken out of the options; None without one."""
-        with self._starting():
-            check_options(method, options, RunOptions.__annotations__)
-            given = options.pop("on_event", None)
-            if given is None or given is ignore_events:
-                return None
-            check_listener(given)
-        listeners = Listeners(f"session {self.id}", self._failures.listener_failed)
+        arguments.check_options(method, options, RunOptions.__annotations__)
+        given = options.pop("on_event", None)
+        if given is None or given is ignore_events:
+            return None
+        arguments.check_listener(given)
+        hears_no_more = "it hears no more of that turn"
+        listeners = Listeners(f"session {self.id}", lambda error: self._failures.add("on_event", error, hears_no_more))
         listeners.all.append(given)
         return listeners
 
     def _start(self, make: Callable[[RunTurn, Workers, Interrupt], S], message: UserMessage, options: TurnOptions) -> S:
         run, turn = self._prepare(message, options)
-        with self._starting():
-            try:
-                return make(run, self._host.workers, turn.interrupt)
-            except BaseException:
-                self._turns.remove(turn)
-                raise
+        try:
+            return make(run, self._host.workers, turn.interrupt)
+        except BaseException:
+            self._turns.remove(turn)
+            raise
 
     def _prepare(self, message: UserMessage, options: TurnOptions) -> tuple[RunTurn, RunningTurn]:
         """What runs the turn, and the turn. Options that cannot be used raise here, in the caller's thread."""
-        with self._starting():
-            content = _with_images(_checked(message), checked_list("images", options.get("images", ())))
-            if not content or (isinstance(content, str) and not content.strip()):
-                raise HermesError("the message is empty")
-            output, key = options.get("output"), options.get("request_key")
-            if key is not None:
-                check_texts(request_key=key)
-            wanted = None if output is None else OutputFormat(output)
-            turn = self._turns.add(self.id, checked_interrupt(options.get("interrupt")))
+        content = _with_images(_checked(message), arguments.checked_list("images", options.get("images", ())))
+        if not content or (isinstance(content, str) and not content.strip()):
+            raise HermesError("the message is empty")
+        output, key = options.get("output"), options.get("request_key")
+        if key is not None:
+            arguments.check_texts(request_key=key)
+        wanted = None if output is None else OutputFormat(output)
+        turn = self._turns.add(self.id, arguments.checked_interrupt(options.get("interrupt")))
 
         def run(listener: Listener, interrupt: Interrupt) -> TurnResult:
             with self._turns.entered(turn):

@@ -13,7 +13,7 @@ import msgspec
 from hermes.base.scope import Interrupt
 from hermes.journal.bodies import prepare_struct
 from hermes.plugins.tool_handler import TOOL_NAME
-from hermes.surfaces.embedding.coroutines import settle
+from hermes.surfaces.embedding.callbacks import settle
 from hermes.surfaces.embedding.schemas import USABLE, convert, inlined, schema_hook, to_json, type_name
 from hermes.tools.declarations.declaration import Declaration, DeclaredKeywords, declaration_from
 from hermes.tools.registry import Args, Effect, Tool, ToolContext

@@ -6,16 +6,12 @@ import asyncio
 import contextlib
 import queue
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING
 
 from hermes.agent.events import Listener, TurnResult
 from hermes.agent.workers import Workers, WorkerTask
 from hermes.base.errors import HermesError
 from hermes.base.scope import Interrupt
 from hermes.contract.events import TextDelta, TextWithdrawn, TurnEvent
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 #: Runs a turn to its end, with that listener and interrupt.
 RunTurn = Callable[[Listener, Interrupt], TurnResult]
@@ -170,9 +166,7 @@ class AsyncTurnStream:
     async def __aenter__(self) -> AsyncTurnStream:
         return self
 
-    async def __aexit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         await self.aclose()
 
 

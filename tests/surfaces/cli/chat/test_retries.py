@@ -6,16 +6,17 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from hermes.base.errors import ProviderError
 from hermes.base.sanitize import Redactor
 from hermes.base.scope import Interrupt
-from hermes.contract.events import RetryScheduled, TextDelta, TextWithdrawn
+from hermes.contract.events import RetryScheduled, TextDelta, TextWithdrawn, TurnEvent
 from hermes.models.endpoint import Endpoint
 from hermes.models.retry import Failure, Send, Sleep, attempts, retry
-from hermes.surfaces.cli.chat.output import TextOutput
+from hermes.surfaces.cli.chat.output import EVENT_FIELDS, TextOutput
 from hermes.surfaces.cli.chat.rendering import WITHDRAWN
 from hermes.testing import ScriptedProvider, failure, text
 from support import run_hermes, write_config
@@ -123,3 +124,7 @@ def test_a_failure_that_lasts_is_one_error(home: Path, workdir: Path) -> None:
         write_config(home, provider.base_url)
         done = run_hermes("chat", "-q", "go", home=home, cwd=workdir)
     assert done.returncode == 1 and done.stderr.count("wrong key") == 1
+
+
+def test_every_event_of_a_turn_has_a_document() -> None:
+    assert set(EVENT_FIELDS) == set(get_args(TurnEvent))

@@ -79,7 +79,7 @@ class TestQuestions:
                 question.reply(typed)
         else:
             question.reply(typed)
-        assert question.answer() == answer
+        assert question.answer == answer
 
     def test_what_can_only_be_allowed_once_is_not_kept(self) -> None:
         question = approval_question(request(can_be_kept=False))
@@ -87,7 +87,7 @@ class TestQuestions:
         with pytest.raises(HermesError, match="only be allowed once"):
             question.reply("s")
         question.reply("o")
-        assert question.answer() == ApprovalAnswer("once")
+        assert question.answer == ApprovalAnswer("once")
 
     def test_it_is_said_what_session_and_always_cover(self) -> None:
         text = approval_question(request()).text
@@ -159,7 +159,7 @@ class TestQuestions:
         interrupt.cancel()
         with pytest.raises(Interrupted):
             questions.approve(request(), interrupt)
-        assert questions.confirm("sure?", interrupt) is False
+        assert questions.decide("sure?", interrupt) is None
         assert questions.current is None
 
     def test_yes_is_said_in_full_or_not_at_all(self) -> None:
@@ -168,12 +168,12 @@ class TestQuestions:
         for typed, answer in (("y", True), ("YES", True), ("n", False), ("", False)):
             question = yes_or_no("sure?")
             question.reply(typed)
-            assert question.answer() is answer
+            assert question.answer is answer
 
     def test_a_number_beyond_the_choices_is_an_answer_of_its_own(self) -> None:
         question = clarifying_question("How many?", ["one", "two"])
         question.reply("12")
-        assert question.answer() == "12"
+        assert question.answer == "12"
 
 
 @pytest.fixture

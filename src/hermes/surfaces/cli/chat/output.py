@@ -13,27 +13,8 @@ import msgspec
 
 from hermes.agent.events import TurnResult
 from hermes.base.sanitize import Redactor, sanitise
-from hermes.contract.events import (
-    AttemptAnswered,
-    AttemptFailed,
-    BudgetReached,
-    CheckpointMissing,
-    ChildActivity,
-    ChildEnded,
-    ChildStarted,
-    ContextCompacted,
-    EndpointSkipped,
-    ModelSwitched,
-    ReasoningDelta,
-    RetryScheduled,
-    TextDelta,
-    TextWithdrawn,
-    ToolEnded,
-    ToolStarted,
-    TurnEvent,
-    TurnStarted,
-)
-from hermes.surfaces.cli.chat.rendering import TurnRenderer, failure_text
+from hermes.contract import events
+from hermes.surfaces.cli.chat.rendering import TurnRenderer
 from hermes.surfaces.cli.terminal import fitted, plain, short_duration, terminal_width
 from hermes.tools.declarations.builtin import builtin_declaration
 from hermes.tools.declarations.declaration import Declaration
@@ -72,7 +53,7 @@ class Output(Protocol):
 
     def begin(self, session_id: str) -> None: ...
 
-    def event(self, event: TurnEvent) -> None: ...
+    def event(self, event: events.TurnEvent) -> None: ...
 
     def end(self, result: TurnResult) -> None: ...
 
@@ -90,7 +71,7 @@ class QuietOutput:
     def begin(self, session_id: str) -> None:
         print(f"session_id: {session_id}", file=sys.stderr, flush=True)
 
-    def event(self, event: TurnEvent) -> None:
+    def event(self, event: events.TurnEvent) -> None:
         """Never called: nothing is shown before the answer is recorded."""
 
     def end(self, result: TurnResult) -> None:
@@ -108,8 +89,8 @@ class StreamJsonOutput:
     def begin(self, session_id: str) -> None:
         _print_json(self.stdout, {"type": "session", "session_id": session_id})
 
-    def event(self, event: TurnEvent) -> None:
-        if not isinstance(event, RetryScheduled) or event.is_first:  # programs can count themselves
+    def event(self, event: events.TurnEvent) -> None:
+        if not isinstance(event, events.RetryScheduled) or event.is_first:  # programs can count themselves
             _print_json(self.stdout, event_document(event, self._redactor))
 
     def end(self, result: TurnResult) -> None:
@@ -122,7 +103,7 @@ class JsonOutput(StreamJsonOutput):
     def begin(self, session_id: str) -> None:
         """Nothing to do: the document has the session id."""
 
-    def event(self, event: TurnEvent) -> None:
+    def event(self, event: events.TurnEvent) -> None:
         """Never called: the document has everything."""
 
     def end(self, result: TurnResult) -> None:
@@ -160,7 +141,7 @@ class TextOutput(TurnRenderer):
     def begin(self, session_id: str) -> None:
         """The session is named at the end, where a person looks for it."""
 
-    def event(self, event: TurnEvent) -> None:
+    def event(self, event: events.TurnEvent) -> None:
         self.render(event)
 
     def end(self, result: TurnResult) -> None:
@@ -183,15 +164,15 @@ class TextOutput(TurnRenderer):
         self.stdout.flush()
         self._at_line_start = text.endswith("\n")
 
-    def call_ended(self, event: ToolEnded | ChildEnded) -> None:
+    def call_ended(self, event: events.ToolEnded | events.ChildEnded) -> None:
         from hermes.surfaces.cli.chat.tool_lines import child_finished_line, finished_line
 
-        if isinstance(event, ToolEnded):
+        if isinstance(event, events.ToolEnded):
             self.notice(finished_line(event, self._redactor, declaration=self.declaration))
         else:
             self.notice(child_finished_line(event, self._redactor))
 
-    def retry(self, event: RetryScheduled) -> None:
+    def retry(self, event: events.RetryScheduled) -> None:
         """One line, which counts down on a terminal."""
         line = f"! {self._failure}; " if self._failure else "… "
         self._is_failure_shown = bool(self._failure)
@@ -241,103 +222,71 @@ def result_document(result: TurnResult, redactor: Redactor) -> dict[str, Any]:
         "cost_usd": usage.cost_usd,
         "finish_reason": result.finish_reason or None,
         "steps": result.steps,
-        "tool_calls": [_call_document(call, redactor) for call in result.tool_calls],
+        "tool_calls": [_field_values(call, _ENDED_CALL, redactor) for call in result.tool_calls],
         "duration_seconds": round(result.duration, 4),
     }
 
 
-def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
+_CALL = {"tool_call_id": "tool_call_id", "name": "tool_name", "args": "args"}
+_CHILD = {"session_id": "child_session_id", "task_index": "task_index"}
+_TASK = {"tool_call_id": "tool_call_id", **_CHILD, "goal": "child_goal"}
+_ENDED_CALL = {**_CALL, "status": "status", "duration_ms": "duration_ms", "error": "error_message", "result": "result"}
+
+
+def _same(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+#: Per event, its type and the fields of its document with the attributes that they come from.
+EVENT_FIELDS: dict[type[Any], tuple[str, dict[str, str]]] = {
+    events.TurnStarted: ("turn_started", _same("turn_id", "resumed")),
+    events.TextDelta: ("text", _same("text")),
+    events.ReasoningDelta: ("reasoning", _same("text")),
+    events.ToolStarted: ("tool_started", _CALL),
+    events.ToolEnded: ("tool_finished", _ENDED_CALL),
+    events.AttemptAnswered: (
+        "model_answered",
+        {"model": "response_model", **_same("finish_reason", "usage"), "duration_seconds": "api_duration"},
+    ),
+    events.AttemptFailed: ("model_failed", _same("provider", "model", "error")),
+    events.EndpointSkipped: ("model_failed", _same("provider", "model", "error")),
+    events.ModelSwitched: (
+        "model_switched",
+        _same("provider", "model", "from_provider", "from_model", "reason"),
+    ),
+    events.ChildStarted: ("child_started", {**_TASK, "role": "child_role"}),
+    events.ChildActivity: ("child_activity", {**_CHILD, "name": "tool_name", "args": "args"}),
+    events.ChildEnded: (
+        "child_finished",
+        {**_TASK, "status": "child_status", "duration_ms": "duration_ms", "error": "child_error"},
+    ),
+    events.BudgetReached: ("budget_reached", _same("text")),
+    events.CheckpointMissing: ("checkpoint_missing", _same("text")),
+    events.TextWithdrawn: ("text_withdrawn", {}),
+    events.RetryScheduled: ("retry_scheduled", _same("provider", "model", "seconds", "retry", "max_retries")),
+    events.ContextCompacted: (
+        "context_compacted",
+        _same("messages_before", "messages_after", "tokens_before", "tokens_after"),
+    ),
+}
+
+
+def event_document(event: events.TurnEvent, redactor: Redactor) -> dict[str, Any]:
     """An event as plain data."""
-    match event:
-        case TurnStarted():
-            return _fields("turn_started", event, "turn_id", "resumed")
-        case TextDelta(text):
-            return {"type": "text", "text": text}
-        case ReasoningDelta(text):
-            return {"type": "reasoning", "text": text}
-        case ToolStarted():
-            return {
-                "type": "tool_started",
-                "tool_call_id": event.tool_call_id,
-                "name": event.tool_name,
-                "args": sanitise(event.args, redactor=redactor),
-            }
-        case ToolEnded():
-            return {"type": "tool_finished", **_call_document(event, redactor)}
-        case AttemptAnswered():
-            return {
-                "type": "model_answered",
-                "model": event.response_model,
-                "finish_reason": event.finish_reason,
-                "usage": event.usage,
-                "duration_seconds": round(event.api_duration, 4),
-            }
-        case AttemptFailed() | EndpointSkipped():
-            return {
-                "type": "model_failed",
-                "provider": event.provider,
-                "model": event.model,
-                "error": redactor.redact(failure_text(event)),
-            }
-        case ModelSwitched():
-            return _fields("model_switched", event, "provider", "model", "from_provider", "from_model", "reason")
-        case ChildStarted() | ChildEnded() | ChildActivity():
-            return _child_document(event, redactor)
-        case BudgetReached():
-            return _fields("budget_reached", event, "text")
-        case CheckpointMissing():
-            return _fields("checkpoint_missing", event, "text")
-        case TextWithdrawn():
-            return {"type": "text_withdrawn"}
-        case RetryScheduled():
-            document = _fields("retry_scheduled", event, "provider", "model", "seconds", "retry", "max_retries")
-            return {**document, "seconds": round(event.seconds, 3)}
-        case ContextCompacted():
-            sizes = ("messages_before", "messages_after", "tokens_before", "tokens_after")
-            return _fields("context_compacted", event, *sizes)
+    kind, fields = EVENT_FIELDS[type(event)]
+    return {"type": kind, **_field_values(event, fields, redactor)}
 
 
-def _fields(kind: str, event: TurnEvent, *names: str) -> dict[str, Any]:
-    """Fields of an event under their own names."""
-    return {"type": kind, **{name: getattr(event, name) for name in names}}
-
-
-def _call_document(event: ToolEnded, redactor: Redactor) -> dict[str, Any]:
-    return {
-        "tool_call_id": event.tool_call_id,
-        "name": event.tool_name,
-        "args": sanitise(event.args, redactor=redactor),
-        "status": event.status,
-        "duration_ms": event.duration_ms,
-        "error": None if event.error_message is None else redactor.redact(event.error_message),
-        "result": redactor.redact(event.result),
-    }
-
-
-def _child_document(event: ChildStarted | ChildEnded | ChildActivity, redactor: Redactor) -> dict[str, Any]:
-    if isinstance(event, ChildActivity):
-        return {
-            "type": "child_activity",
-            "session_id": event.child_session_id,
-            "task_index": event.task_index,
-            "name": event.tool_name,
-            "args": sanitise(event.args, redactor=redactor),
-        }
-    child: dict[str, Any] = {
-        "tool_call_id": event.tool_call_id,
-        "session_id": event.child_session_id,
-        "task_index": event.task_index,
-        "goal": redactor.redact(event.child_goal),
-    }
-    if isinstance(event, ChildStarted):
-        return {"type": "child_started", **child, "role": event.child_role}
-    return {
-        "type": "child_finished",
-        **child,
-        "status": event.child_status,
-        "duration_ms": event.duration_ms,
-        "error": None if event.child_error is None else redactor.redact(event.child_error),
-    }
+def _field_values(event: object, fields: dict[str, str], redactor: Redactor) -> dict[str, Any]:
+    values: dict[str, Any] = {name: getattr(event, attribute) for name, attribute in fields.items()}
+    for name, value in values.items():
+        if name == "args":
+            values[name] = sanitise(value, redactor=redactor)
+        elif name in ("seconds", "duration_seconds"):
+            values[name] = round(value, 3 if name == "seconds" else 4)
+        elif name in ("error", "goal", "result") and value is not None:
+            values[name] = redactor.redact(value if isinstance(value, str) else value["message"])
+    return values
 
 
 def usage_line(result: TurnResult) -> str:

@@ -3,26 +3,7 @@
 from __future__ import annotations
 
 from hermes.base.sanitize import Redactor
-from hermes.contract.events import (
-    AttemptAnswered,
-    AttemptFailed,
-    BudgetReached,
-    CheckpointMissing,
-    ChildActivity,
-    ChildEnded,
-    ChildStarted,
-    ContextCompacted,
-    EndpointSkipped,
-    ModelSwitched,
-    ReasoningDelta,
-    RetryScheduled,
-    TextDelta,
-    TextWithdrawn,
-    ToolEnded,
-    ToolStarted,
-    TurnEvent,
-    TurnStarted,
-)
+from hermes.contract import events
 from hermes.surfaces.cli.terminal import one_line
 
 #: Shown when text came from an attempt that failed.
@@ -39,50 +20,50 @@ class TurnRenderer:
         #: Why the last attempt failed, until another one answers.
         self._failure = ""
 
-    def render(self, event: TurnEvent) -> None:
+    def render(self, event: events.TurnEvent) -> None:
         """Show an event."""
-        if not isinstance(event, RetryScheduled):
+        if not isinstance(event, events.RetryScheduled):
             self.retry_over()
-        if isinstance(event, ReasoningDelta):
+        if isinstance(event, events.ReasoningDelta):
             self.reasoning(event.text)
             return
         self.reasoning_over()
-        if isinstance(event, TextDelta | AttemptAnswered | AttemptFailed | ModelSwitched):
+        if isinstance(event, events.TextDelta | events.AttemptAnswered | events.AttemptFailed | events.ModelSwitched):
             self.failure_over()
             self._failure = ""
-        if isinstance(event, TextDelta):
+        if isinstance(event, events.TextDelta):
             self._shown += event.text
             self.text(event.text)
             return
         self.text_over()
-        if isinstance(event, AttemptFailed | EndpointSkipped | TextWithdrawn | TurnStarted) or (
-            isinstance(event, AttemptAnswered) and event.finish_reason == "tool_calls"
-        ):
+        has_failed = isinstance(event, events.AttemptFailed | events.EndpointSkipped | events.TextWithdrawn)
+        calls_tools = isinstance(event, events.AttemptAnswered) and event.finish_reason == "tool_calls"
+        if has_failed or calls_tools or isinstance(event, events.TurnStarted):
             # Text of a failed attempt, or before tool calls, is not part of the answer.
             self._shown = ""
         self._render_step(event)
 
-    def _render_step(self, event: TurnEvent) -> None:
+    def _render_step(self, event: events.TurnEvent) -> None:
         match event:
-            case TurnStarted():
+            case events.TurnStarted():
                 self.started()
-            case RetryScheduled():
+            case events.RetryScheduled():
                 self.retry(event)
-            case ToolStarted() | ChildStarted() | ChildActivity():
+            case events.ToolStarted() | events.ChildStarted() | events.ChildActivity():
                 self.running(event)
-            case ToolEnded() | ChildEnded():
+            case events.ToolEnded() | events.ChildEnded():
                 self.call_ended(event)
-            case AttemptFailed():
+            case events.AttemptFailed():
                 self._failure = one_line(self._redactor.redact(_short_failure(event)))
-            case EndpointSkipped():
+            case events.EndpointSkipped():
                 self.notice(f"! {one_line(self._redactor.redact(event.error))}", is_problem=True)
-            case BudgetReached() | CheckpointMissing():
+            case events.BudgetReached() | events.CheckpointMissing():
                 self.notice(f"! {one_line(event.text)}", is_problem=True)
-            case ModelSwitched():
+            case events.ModelSwitched():
                 self.notice(_switched_line(event))
-            case TextWithdrawn():
+            case events.TextWithdrawn():
                 self.notice(WITHDRAWN)
-            case ContextCompacted():
+            case events.ContextCompacted():
                 sizes = f"{event.messages_before} messages into {event.messages_after}"
                 self.notice(f"… compacted {sizes} to free context")
             case _:
@@ -101,11 +82,11 @@ class TurnRenderer:
 
     def reasoning_over(self) -> None: ...
 
-    def running(self, event: ToolStarted | ChildStarted | ChildActivity) -> None: ...
+    def running(self, event: events.ToolStarted | events.ChildStarted | events.ChildActivity) -> None: ...
 
-    def call_ended(self, event: ToolEnded | ChildEnded) -> None: ...
+    def call_ended(self, event: events.ToolEnded | events.ChildEnded) -> None: ...
 
-    def retry(self, event: RetryScheduled) -> None: ...
+    def retry(self, event: events.RetryScheduled) -> None: ...
 
     def retry_over(self) -> None: ...
 
@@ -114,19 +95,14 @@ class TurnRenderer:
     def notice(self, line: str, *, is_problem: bool = False) -> None: ...
 
 
-def failure_text(event: AttemptFailed | EndpointSkipped) -> str:
-    """What a model failed with."""
-    return event.error if isinstance(event, EndpointSkipped) else event.error["message"]
-
-
-def _short_failure(event: AttemptFailed) -> str:
+def _short_failure(event: events.AttemptFailed) -> str:
     """What a model failed with, before it is asked again: without the advice to wait, which is being followed."""
     if event.retryable and event.reason == "rate_limit":
         return f"{event.provider}: rate limited"
-    return failure_text(event)
+    return event.error["message"]
 
 
-def _switched_line(event: ModelSwitched) -> str:
+def _switched_line(event: events.ModelSwitched) -> str:
     """Reports that another model answers."""
     now = f"{event.model} ({event.provider})"
     if not event.from_model:

@@ -254,7 +254,7 @@ class Dialogue:
             question.settle(answer)
 
     def confirm(self, question: str) -> bool:
-        return not self._attended or self.questions.confirm(question, self.interrupt())
+        return not self._attended or bool(self.questions.decide(question, self.interrupt()))
 
     def decide(self, question: str) -> bool | None:
         return self.questions.decide(question, self.interrupt()) if self._attended else None
@@ -400,7 +400,7 @@ class Dialogue:
         how = {"interrupted": "was interrupted", "failed": "failed"}.get(state, "has no answer yet")
         self._command = interrupt = Interrupt()
         try:
-            wanted = self.questions.confirm(f"The last turn {how}. Continue it?", interrupt)
+            wanted = self.questions.decide(f"The last turn {how}. Continue it?", interrupt)
         finally:
             self._command = None
         if wanted:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import select
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+import msgspec
+from msgspec import field
+
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest, Choice
 from hermes.base.errors import HermesError, Interrupted
 from hermes.base.sanitize.hidden import escape_hidden
 from hermes.base.scope import Interrupt
-from hermes.surfaces.cli.repl.prompt.streams import LineReader
 from hermes.surfaces.cli.terminal import one_line, terminal_width, word_wrapped
 from hermes.tools.declarations.builtin import builtin_declaration
 
@@ -34,64 +38,48 @@ _CHOICES: dict[str, Choice] = {word: choice for choice, words in _WORDS.items() 
 _UNCLEAR = frozenset({"ok", "okay", "sure", "y", "yes", "o", "once", "session", "always"})
 
 
-class PromptQuestion(Generic[T]):
+class PromptQuestion(msgspec.Struct, Generic[T], kw_only=True, eq=False):
     """One question: its text, the accepted input, and its answer. Thread-safe."""
 
-    def __init__(
-        self,
-        text: str,
-        *,
-        hint: str,
-        label: str,
-        read: Callable[[str], T],
-        refusal: T,
-        timeout: float | None = None,
-        request: ApprovalRequest | None = None,
-        takes_messages: bool = False,
-    ) -> None:
-        #: The full text, shown once.
-        self.text = text
-        #: The accepted input, shown while it waits.
-        self.hint = hint
-        #: The text before the cursor.
-        self.label = label
-        #: The approval it is about, if it is about one.
-        self.request = request
-        #: Whether other text than an answer is a message, and the answer is no.
-        self.takes_messages = takes_messages
-        self.deadline: float | None = None
-        self._timeout = timeout
-        self._read = read
-        self._refusal = refusal
-        self._answer: T | None = None
-        self._settled = threading.Event()
+    #: The full text, shown once.
+    text: str
+    #: The accepted input, shown while it waits.
+    hint: str
+    #: The text before the cursor.
+    label: str
+    #: Makes the answer of a typed line, or raises ``HermesError`` when it is none.
+    read: Callable[[str], T]
+    #: The answer when there is none.
+    refusal: T
+    timeout: float | None = None
+    #: The approval it is about, if it is about one.
+    request: ApprovalRequest | None = None
+    #: Whether other text than an answer is a message, and the answer is no.
+    takes_messages: bool = False
+    #: When the time is over; None until it is shown, and without a timeout.
+    deadline: float | None = None
+    #: None as long as there is none.
+    answer: T | None = None
+    settled: threading.Event = field(default_factory=threading.Event)
 
     def reply(self, line: str) -> None:
         """Read the typed line. Raises ``HermesError`` when it is not an answer."""
-        self.settle(self._read(line.strip()))
+        self.settle(self.read(line.strip()))
 
     def refuse(self) -> None:
         """Settle it without an answer."""
-        self.settle(self._refusal)
+        self.settle(self.refusal)
 
     def settle(self, answer: T) -> None:
         """Set the answer; only the first one counts."""
-        if not self._settled.is_set():
-            self._answer = answer
-            self._settled.set()
-
-    def is_settled(self, seconds: float = 0) -> bool:
-        """Whether there is an answer within that time."""
-        return self._settled.wait(seconds)
-
-    def answer(self) -> T | None:
-        """The answer; None as long as there is none."""
-        return self._answer
+        if not self.settled.is_set():
+            self.answer = answer
+            self.settled.set()
 
     def start_clock(self) -> None:
         """Start the timeout: it is shown from now on."""
-        if self._timeout is not None:
-            self.deadline = time.monotonic() + self._timeout
+        if self.timeout is not None:
+            self.deadline = time.monotonic() + self.timeout
 
     def seconds_left(self) -> float | None:
         """Time left; None without a timeout."""
@@ -107,7 +95,7 @@ class PromptQuestions:
     surface = "cli"
     _has_time_limit = False
 
-    def __init__(self, changed: Callable[[], None], is_answered: Callable[[str], bool] | None = None) -> None:
+    def __init__(self, changed: Callable[[], None], is_answered: Callable[[str], bool] = lambda _id: False) -> None:
         """``changed`` is called, by any thread, when the first question changes.
 
         ``is_answered`` says whether the approval with that id was answered elsewhere: that answer counts then.
@@ -128,10 +116,6 @@ class PromptQuestions:
     def answer(self, question: str, choices: Sequence[str], interrupt: Interrupt) -> str | None:
         return self._ask(clarifying_question(question, choices), interrupt) or None
 
-    def confirm(self, text: str, interrupt: Interrupt) -> bool:
-        """Ask for confirmation; an interrupt is a no."""
-        return bool(self.decide(text, interrupt))
-
     def decide(self, text: str, interrupt: Interrupt) -> bool | None:
         """Ask for a decision; None when the user stopped, or typed something else."""
         try:
@@ -144,27 +128,82 @@ class PromptQuestions:
         self._open.append(question)
         shown, looked_up = False, time.monotonic()
         try:
-            while not question.is_settled(_POLL_SECONDS if shown else 0):
+            while not question.settled.is_set() and question.seconds_left() != 0:
                 interrupt.check()
-                if not shown and self.current is question:
+                if shown:
+                    self._wait(question)
+                elif self.current is question:
                     shown = True
                     question.start_clock()
-                    self._changed()
-                elif not shown:
+                    self._show(question)
+                else:
                     interrupt.wait(_POLL_SECONDS)
-                if question.seconds_left() == 0:
-                    break
                 if time.monotonic() - looked_up > _LOOK_UP_SECONDS:
                     looked_up = time.monotonic()
-                    if self._was_answered_elsewhere(question):
+                    if question.request is not None and self._is_answered(question.request.id):
                         question.refuse()  # the stored answer counts, not this one
-            return question.answer()
+            return question.answer
         finally:
             self._open.remove(question)
             self._changed()
 
-    def _was_answered_elsewhere(self, question: PromptQuestion[Any]) -> bool:
-        return question.request is not None and self._is_answered is not None and self._is_answered(question.request.id)
+    def _show(self, question: PromptQuestion[Any]) -> None:
+        self._changed()
+
+    def _wait(self, question: PromptQuestion[Any]) -> None:
+        """Wait for a moment, or until there is an answer."""
+        question.settled.wait(_POLL_SECONDS)
+
+
+class OneShotQuestions(PromptQuestions):
+    """Questions of a single run: asked on stderr and answered on stdin, by the threads that ask, one after the other.
+
+    They have a time limit: a script may have started the run, with no one at its terminal.
+    """
+
+    _has_time_limit = True
+
+    def __init__(self, before_showing: Callable[[], None], is_answered: Callable[[str], bool]) -> None:
+        super().__init__(self._end_line, is_answered)
+        self._before_showing = before_showing
+        #: The question whose label the cursor is behind.
+        self._prompted: PromptQuestion[Any] | None = None
+
+    def _show(self, question: PromptQuestion[Any]) -> None:
+        import termios
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # what was typed before is not an answer
+        self._before_showing()
+        limit = "" if question.timeout is None else f" ({question.timeout:.0f} s)"
+        for row in word_wrapped(f"{question.text}\n{question.hint}{limit}", terminal_width(80)):
+            print(row, file=sys.stderr)
+        self._prompt(question)
+
+    def _prompt(self, question: PromptQuestion[Any]) -> None:
+        print(question.label, end="", file=sys.stderr, flush=True)
+        self._prompted = question
+
+    def _wait(self, question: PromptQuestion[Any]) -> None:
+        """Read a line, if one is typed meanwhile. A terminal gives one at a time."""
+        stdin = sys.stdin.fileno()
+        if not select.select([stdin], [], [], _POLL_SECONDS)[0]:
+            return
+        line = os.read(stdin, 65_536)
+        if not line:
+            question.refuse()
+            return
+        self._prompted = None
+        try:
+            question.reply(line.decode("utf-8", "replace"))
+        except HermesError as error:
+            print(f"Error: {one_line(str(error))}", file=sys.stderr)
+            self._prompt(question)
+
+    def _end_line(self) -> None:
+        """After a question that ended without a line."""
+        if self._prompted is not None and self._prompted is not self.current:
+            self._prompted = None
+            print(file=sys.stderr, flush=True)
 
 
 def approval_question(request: ApprovalRequest, timeout: float | None = None) -> PromptQuestion[ApprovalAnswer]:
@@ -192,7 +231,7 @@ def approval_question(request: ApprovalRequest, timeout: float | None = None) ->
         return ApprovalAnswer(choice)
 
     return PromptQuestion(
-        "\n".join(filter(None, [f"The agent wants to {action}:", subject, why, _coverage(request)])),
+        text="\n".join(filter(None, [f"The agent wants to {action}:", subject, why, _coverage(request)])),
         hint=f"[o]nce, {kept}or [d]eny (with a reason)?",
         label="allow? ",
         read=read,
@@ -206,9 +245,9 @@ def _coverage(request: ApprovalRequest) -> str:
     """The calls that an answer for longer than once would allow."""
     if not request.can_be_kept:
         return ""
-    rules = ("the rule " if len(request.rules) == 1 else "the rules ") + ", ".join(request.rules)
     revoke = "hermes approvals revoke " + " ".join(request.rules)
-    return f"  [s] allows all calls under {rules} in this session;\n  [a] in all sessions, until '{revoke}'."
+    session = f"  [s] allows all calls under {request.named_rules()} in this session;"
+    return f"{session}\n  [a] in all sessions, until '{revoke}'."
 
 
 def clarifying_question(text: str, choices: Sequence[str]) -> PromptQuestion[str]:
@@ -216,15 +255,14 @@ def clarifying_question(text: str, choices: Sequence[str]) -> PromptQuestion[str
     numbered = [f"  {number}. {escape_hidden(choice)}" for number, choice in enumerate(choices, 1)]
 
     def read(line: str) -> str:
-        from hermes.service.live.questions import (
-            read_choice,  # loaded with the agent, which the prompt does not wait for
-        )
+        # It comes with the agent, which the prompt does not wait for.
+        from hermes.service.live.questions import read_choice
 
         return read_choice(line, choices)
 
     what = "Type a number or an answer" if choices else "Type an answer"
     return PromptQuestion(
-        "\n".join([f"The agent asks: {escape_hidden(text)}", *numbered]),
+        text="\n".join([f"The agent asks: {escape_hidden(text)}", *numbered]),
         hint=f"{what}; Enter lets the agent decide.",
         label="answer: ",
         read=read,
@@ -241,74 +279,4 @@ def yes_or_no(text: str) -> PromptQuestion[bool | None]:
         return line.lower() in ("y", "yes")
 
     hint = "[y]es or [N]o? Anything else is a no, and your next message."
-    return PromptQuestion(text, hint=hint, label="yes? ", read=read, refusal=None, takes_messages=True)
-
-
-class OneShotQuestions(PromptQuestions):
-    """Questions of a single run: asked on stderr, answered on stdin.
-
-    They have a time limit: a script may have started the run, with no one at its terminal.
-    """
-
-    _has_time_limit = True
-
-    def __init__(
-        self, before_showing: Callable[[], None] = lambda: None, is_answered: Callable[[str], bool] | None = None
-    ) -> None:
-        super().__init__(self._start_or_wake, is_answered)
-        self._before_showing = before_showing
-        self._lock = threading.Lock()
-        self._lines: LineReader | None = None
-
-    def _start_or_wake(self) -> None:
-        """The first question changed: read answers as long as there is one."""
-        with self._lock:
-            if self._lines is not None:
-                self._lines.wake()
-            elif self.current is not None:
-                self._lines = LineReader(sys.stdin.fileno())
-                threading.Thread(target=self._listen, args=(self._lines,), name="hermes-questions", daemon=True).start()
-
-    def _listen(self, lines: LineReader) -> None:
-        shown: PromptQuestion[object] | None = None
-        while True:
-            with self._lock:
-                question = self.current
-                if question is None:
-                    self._lines = None
-                    break
-            if question is not shown:
-                self._show(question)
-                shown = question
-            self._read(lines, question)
-        lines.close()
-
-    def _show(self, question: PromptQuestion[object]) -> None:
-        left = question.seconds_left()
-        _discard_typed_input()
-        self._before_showing()
-        hint = question.hint + ("" if left is None else f" ({left:.0f} s)")
-        for row in word_wrapped(f"{question.text}\n{hint}", terminal_width(80)):
-            print(row, file=sys.stderr)
-        print(question.label, end="", file=sys.stderr, flush=True)
-
-    def _read(self, lines: LineReader, question: PromptQuestion[object]) -> None:
-        try:
-            line = lines.wait()
-        except EOFError:
-            question.refuse()
-            line = None
-        if question.is_settled() or self.current is not question:
-            print(file=sys.stderr)  # ended without an answer: the cursor is still on the line of the label
-        elif line is not None:
-            try:
-                question.reply(line)
-            except HermesError as error:
-                print(f"Error: {one_line(str(error))}\n{question.label}", end="", file=sys.stderr, flush=True)
-
-
-def _discard_typed_input() -> None:
-    """Discard input typed before the question was shown."""
-    import termios
-
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    return PromptQuestion(text=text, hint=hint, label="yes? ", read=read, refusal=None, takes_messages=True)

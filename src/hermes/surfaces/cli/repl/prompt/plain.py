@@ -19,7 +19,6 @@ from hermes.surfaces.cli.chat.signals import handled_signals
 from hermes.surfaces.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST
 from hermes.surfaces.cli.repl.dialogue import Dialogue
 from hermes.surfaces.cli.repl.prompt.streams import LineReader
-from hermes.surfaces.cli.repl.questions import PromptQuestion
 from hermes.surfaces.cli.terminal import column_wrapped, one_line, plain, terminal_width
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -152,7 +151,9 @@ class PlainPrompt:
                 if question is None:
                     self._print("")
                 else:
-                    self._ask(question)
+                    self._print(question.text)
+                    self._print(question.hint)
+                    self._prompt(question.label)
             elif question is None and self.is_interactive and dialogue.is_idle and dialogue.exit_code is None:
                 self._prompt("> ")
         self._lines.wake()
@@ -165,12 +166,6 @@ class PlainPrompt:
         self._lines.wake()
 
     # -- internal -----------------------------------------------------------------------------------------------
-
-    def _ask(self, question: PromptQuestion[object]) -> None:
-        left = question.seconds_left()
-        self._print(question.text)
-        self._print(question.hint + ("" if left is None else f" ({left:.0f} s)"))
-        self._prompt(question.label)
 
     def _prompt(self, label: str) -> None:
         if not self._asked:

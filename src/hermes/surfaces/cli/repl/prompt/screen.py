@@ -421,9 +421,7 @@ class Screen:
         waiting = [one_line(text) for text in dialogue.waiting]
         lines += [fitted(f"  queued: {text}", columns) for text in waiting[:_MOST_WAITING_SHOWN]]
         if self._question is not None:
-            left = self._question.seconds_left()
-            countdown = "" if left is None else f" ({left:.0f} s left)"
-            lines += word_wrapped(self._question.hint + countdown, columns)
+            lines += word_wrapped(self._question.hint, columns)
         return lines[-rows:]
 
     def _title(self, dialogue: Dialogue) -> str:
