@@ -14,6 +14,11 @@ class Script:
     #: Written in this session: all rules count. In other scripts only the hardline ones do.
     is_new: bool
 
+    @property
+    def trust(self) -> dict[str, object]:
+        """The state of a shell that runs it."""
+        return {} if self.is_new else {"only_hardline": True}
+
 
 class ScriptReader(Protocol):
     """Reads the script with that absolute path; None when it cannot or should not be read."""

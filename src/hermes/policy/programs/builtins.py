@@ -12,8 +12,11 @@ from hermes.policy.rules.targets import downloaded_files
 from hermes.policy.shell.expander import text_of
 from hermes.policy.shell.flow import DOWNLOAD, NOTHING, SECRET_FILE, Flow, joined
 from hermes.policy.shell.marks import UNKNOWN, is_known
+from hermes.policy.shell.words import by_program
 
 if TYPE_CHECKING:
+    from tree_sitter import Node
+
     from hermes.policy.shell.reader import Shell
 
 
@@ -150,28 +153,26 @@ def _download(shell: Shell, call: Call) -> Flow:
     return DOWNLOAD if "-" in targets or not targets else NOTHING
 
 
-BUILTINS: dict[str, Callable[[Shell, Call], Flow]] = {
-    **dict.fromkeys(("cd", "pushd"), _cd),
-    "eval": _eval,
-    "trap": _trap,
-    **dict.fromkeys(("source", "."), _source),
-    "alias": _alias,
-    "hash": _hash,
-    **dict.fromkeys(("read", "mapfile", "readarray"), _read),
-    "set": _set,
-    "printf": _printf,
-    "cat": _cat,
-    **dict.fromkeys(("base64", "base32", "xxd", "rev", "openssl"), _decoder),
-    **dict.fromkeys(("tee", "sponge"), _tee),
-    **dict.fromkeys(("cp", "mv", "ln", "install"), _copy),
-    "chmod": _chmod,
-    **dict.fromkeys(("curl", "wget", "fetch", "aria2c"), _download),
-    "exit": lambda _shell, _call: NOTHING,
-}
-
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
+BUILTINS: dict[str, Callable[[Shell, Call], Flow]] = by_program(
+    {
+        "cd pushd": _cd,
+        "eval": _eval,
+        "trap": _trap,
+        "source .": _source,
+        "alias": _alias,
+        "hash": _hash,
+        "read mapfile readarray": _read,
+        "set": _set,
+        "printf": _printf,
+        "cat": _cat,
+        "base64 base32 xxd rev openssl": _decoder,
+        "tee sponge": _tee,
+        "cp mv ln install": _copy,
+        "chmod": _chmod,
+        "curl wget fetch aria2c": _download,
+        "exit": lambda _shell, _call: NOTHING,
+    }
+)
 
 
 def multiplies(body: Node, name: str) -> bool:

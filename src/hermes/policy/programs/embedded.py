@@ -9,57 +9,47 @@ from hermes.policy.call import Call
 from hermes.policy.programs.launchers import run_flow, run_text
 from hermes.policy.shell.flow import SECRET_FILE
 from hermes.policy.shell.marks import is_known
-from hermes.policy.shell.words import names
+from hermes.policy.shell.words import by_program, names
 
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell
 
-#: ParsedOptions whose value is a command line.
-_TEXT_OPTIONS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(names("su runuser script flock nix vagrant"), ("-c", "--command")),
-    **dict.fromkeys(("sg", "capsh"), ("-c",)),
-    "nix-shell": ("--run", "--command"),
-    **dict.fromkeys(("npm", "npx"), ("-c", "--call")),
-    "env": ("-S", "--split-string"),
-    "rsync": ("-e", "--rsh", "--rsync-path"),
-    "scp": ("-S",),
-    "tar": ("-I", "--use-compress-program", "--to-command", "--rsh-command", "--info-script", "--new-volume-script"),
-    "bsdtar": ("--use-compress-program",),
-    "man": ("-P", "--pager", "-H"),
-    "zip": ("-TT", "--unzip-command"),
-    "split": ("--filter",),
-    "sort": ("--compress-program",),
-    "nodemon": ("-x", "--exec"),
-    "watchexec": ("--",),
-    **dict.fromkeys(("xterm", "konsole"), ("-e",)),
-    "gnome-terminal": ("-e", "--command"),
-    "ncat": ("-c", "--sh-exec", "-e", "--exec"),
-    "nc": ("-c", "-e"),
-    "hyperfine": ("-p", "--prepare", "-s", "--setup", "-c", "--cleanup"),
-    "git": (
-        "--exec",
-        "-x",
-        "--upload-pack",
-        "--receive-pack",
-        "--extcmd",
-        "--open-files-in-pager",
-        "--tree-filter",
-        "--index-filter",
-        "--env-filter",
-        "--msg-filter",
-        "--commit-filter",
-        "--parent-filter",
-    ),
-    **dict.fromkeys(("make", "gmake"), ("--eval",)),
-    "rg": ("--pre", "--hostname-bin"),
-    "fzf": ("--preview", "--bind"),
-    **dict.fromkeys(("sk", "skim"), ("--preview", "--bind", "-c", "--cmd")),
-    **dict.fromkeys(("ansible", "ansible-console"), ("-a", "--args")),
-    **dict.fromkeys(("bat", "delta", "gh", "systemctl", "journalctl", "mysql", "psql"), ("--pager",)),
-    **dict.fromkeys(("salt-ssh", "knife"), ("-r", "--raw")),
-    "gcloud": ("--command",),
-    **dict.fromkeys(("fly", "flyctl"), ("-C", "--command")),
-}
+#: Options whose value is a command line.
+_TEXT_OPTIONS = by_program(
+    {
+        "su runuser script flock nix vagrant": "-c --command",
+        "sg capsh": "-c",
+        "nix-shell": "--run --command",
+        "npm npx": "-c --call",
+        "env": "-S --split-string",
+        "rsync": "-e --rsh --rsync-path",
+        "scp": "-S",
+        "tar": "-I --use-compress-program --to-command --rsh-command --info-script --new-volume-script",
+        "bsdtar": "--use-compress-program",
+        "man": "-P --pager -H",
+        "zip": "-TT --unzip-command",
+        "split": "--filter",
+        "sort": "--compress-program",
+        "nodemon": "-x --exec",
+        "watchexec": "--",
+        "xterm konsole": "-e",
+        "gnome-terminal": "-e --command",
+        "ncat": "-c --sh-exec -e --exec",
+        "nc": "-c -e",
+        "hyperfine": "-p --prepare -s --setup -c --cleanup",
+        "git": "-x --exec --upload-pack --receive-pack --extcmd --open-files-in-pager --tree-filter --index-filter "
+        "--env-filter --msg-filter --commit-filter --parent-filter",
+        "make gmake": "--eval",
+        "rg": "--pre --hostname-bin",
+        "fzf": "--preview --bind",
+        "sk skim": "--preview --bind -c --cmd",
+        "ansible ansible-console": "-a --args",
+        "bat delta gh systemctl journalctl mysql psql": "--pager",
+        "salt-ssh knife": "-r --raw",
+        "gcloud": "--command",
+        "fly flyctl": "-C --command",
+    }
+)
 #: Settings of git, as in ``git -c KEY=VALUE``, whose value is a command line.
 _GIT_COMMANDS = re.compile(
     r"(?:alias\.[^=]+=!|core\.(?:sshcommand|pager|editor|fsmonitor|gitproxy|askpass)=|credential\.[^=]*helper=!?"
@@ -89,7 +79,7 @@ _LONGEST_SED = 4_000
 
 def texts_among(call: Call) -> list[str]:
     """The values of options that are command lines."""
-    options, args = _TEXT_OPTIONS.get(call.program, ()), call.args
+    options, args = _TEXT_OPTIONS.get(call.program, "").split(), call.args
     found: list[str] = []
     for at, word in enumerate(args):
         following = args[at + 1] if at + 1 < len(args) else ""
@@ -215,14 +205,10 @@ def _remote(shell: Shell, call: Call) -> None:
         if " " in word:
             run_text(shell, call, word)
         elif len(rest) > 1 or word in ("reboot", "poweroff", "halt", "shutdown"):
-            outer = shell.state
-            shell.state = outer.inner(contained=True)
-            try:
+            with shell.subshell(contained=True):
                 if shell.findings_of(rest, Call(rest, call.source, call.paths)).any:
                     shell.report("wrapped-command", call.source)
                     return
-            finally:
-                shell.state = outer
 
 
 def _makefile(shell: Shell, call: Call) -> None:
@@ -234,16 +220,9 @@ def _makefile(shell: Shell, call: Call) -> None:
             shell.report("inline-code", call.source)
             _run_recipes(shell, call, text)
         elif script := shell.script_at(name):
-            outer = shell.state
-            shell.state = outer if script.is_new else outer.inner(only_hardline=True)
-            try:
-                _run_recipes(shell, call, script.text, wanted=_targets(call))
-            finally:
-                shell.state = outer
-
-
-def _targets(call: Call) -> list[str]:
-    return [word for word in call.options.operands if "=" not in word]
+            wanted = [word for word in call.options.operands if "=" not in word]
+            with shell.subshell(**script.trust):
+                _run_recipes(shell, call, script.text, wanted)
 
 
 def _run_recipes(shell: Shell, call: Call, text: str, wanted: list[str] | None = None) -> None:

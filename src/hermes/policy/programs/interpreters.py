@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call, without_version
 from hermes.policy.programs.harmless import is_harmless, is_harmless_call
 from hermes.policy.shell.flow import Flow
-from hermes.policy.shell.words import escapes, names
+from hermes.policy.shell.words import by_program, escapes, names
 
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell
 
 #: For each language, the options whose value is code: single letters, then long names.
-INLINE: dict[str, tuple[str, frozenset[str]]] = {
-    **dict.fromkeys(names("python pypy expect guile"), ("c", names(""))),
-    "ipython": ("c", names("c")),
-    "perl": ("eE", names("")),
-    **dict.fromkeys(names("ruby lua luajit rscript r groovy scala ghc osascript raku swift"), ("e", names(""))),
-    **dict.fromkeys(
-        names("jshell irb pry iex ghci sbcl clisp racket octave maxima scheme janet fennel nu xonsh"),
-        ("e", names("eval")),
-    ),
-    **dict.fromkeys(("node", "nodejs", "bun"), ("ep", names("eval print"))),
-    **dict.fromkeys(("deno", "erl", "crystal"), ("", names("eval"))),
-    "php": ("rBRE", names("run")),
-    "julia": ("eE", names("eval print")),
-    "elixir": ("e", names("eval")),
-    **dict.fromkeys(("tclsh", "m4"), ("", names(""))),
-    "emacs": ("", names("eval execute")),
-    "gdb": ("", names("ex eval-command")),
-}
+INLINE = by_program(
+    {
+        "python pypy expect guile": ("c", names("")),
+        "ipython": ("c", names("c")),
+        "perl": ("eE", names("")),
+        "ruby lua luajit rscript r groovy scala ghc osascript raku swift": ("e", names("")),
+        "jshell irb pry iex ghci sbcl clisp racket octave maxima scheme janet fennel nu xonsh": ("e", names("eval")),
+        "elixir": ("e", names("eval")),
+        "node nodejs bun": ("ep", names("eval print")),
+        "deno erl crystal": ("", names("eval")),
+        "php": ("rBRE", names("run")),
+        "julia": ("eE", names("eval print")),
+        "tclsh m4": ("", names("")),
+        "emacs": ("", names("eval execute")),
+        "gdb": ("", names("ex eval-command")),
+    }
+)
 #: Letters that take a value other than code.
 _VALUES = {"python": "WXQ", "perl": "I", "ruby": "IrC", "node": "r", "php": "dcfFStz", "lua": "l", "gdb": "pxds"}
 #: Letters after which the rest of the word is a value.
 _ATTACHED = {"perl": "MmFiDx", "ruby": "KEWF0", "python": ""}
+#: Languages that may read their input even beside a script, with one of these options.
+_PROMPTS = names("python pypy node nodejs php ruby lua")
+_INTERACTIVE = names("-i -a --interactive")
+_QUESTIONS = names("--version -V -v --help -h")
 #: Longest code that is searched: some patterns take more than linear time.
 _LONGEST_SCRIPT = 10_000
 _AWK_RUNS = re.compile(r"/inet/|\|&|\bsystem\s*\(|\|\s*getline|\bprintf?\b[^;}\n]*\|\s*\"|\"\s*\|\s*getline|@load")
@@ -54,19 +57,14 @@ def interpret(shell: Shell, call: Call) -> Flow | None:
         if not is_harmless_call(language, call.args, code, call.paths):
             shell.report("inline-code", call.source)
         _look(shell, call, "\n".join([code, *rest]))
-    elif not rest or rest[0] == "-" or _is_interactive(language, call.args):
-        _standard_input(shell, call, language)
-    if code is None and rest and rest[0] not in ("-", "-m"):
+        return call.stdin.made_into(None, "program")
+    prompts = language in _PROMPTS and not _INTERACTIVE.isdisjoint(call.args)
+    reads_input = not rest or rest[0] == "-" or prompts
+    if reads_input and call.stdin.origin != "terminal" and _QUESTIONS.isdisjoint(call.args):
+        _given(shell, call, call.stdin, language)
+    if rest and rest[0] not in ("-", "-m"):
         _file(shell, call, rest[0], language)
     return call.stdin.made_into(None, "program")
-
-
-def _is_interactive(language: str, args: list[str]) -> bool:
-    return language in ("python", "pypy", "node", "nodejs", "php", "ruby", "lua") and not {
-        "-i",
-        "-a",
-        "--interactive",
-    }.isdisjoint(args)
 
 
 def _file(shell: Shell, call: Call, path: str, language: str) -> None:
@@ -92,16 +90,13 @@ def _code_and_operands(language: str, args: list[str]) -> tuple[str | None, list
     while at < len(args):
         word = args[at]
         if word.lstrip("-").partition("=")[0] in long and (word.startswith("-") or language in ("deno", "crystal")):
-            attached = word.partition("=")[2]
-            return _joined(letters, long, [attached, *args[at + 1 :]] if attached else args[at + 1 :])
+            return _joined(letters, long, [*filter(None, [word.partition("=")[2]]), *args[at + 1 :]])
         if not word.startswith("-") or word in ("-", "--"):
             break
         if not word.startswith("--"):
             for position, letter in enumerate(word[1:], 2):
                 if letter in letters:
-                    return _joined(
-                        letters, long, [word[position:], *args[at + 1 :]] if word[position:] else args[at + 1 :]
-                    )
+                    return _joined(letters, long, [*filter(None, [word[position:]]), *args[at + 1 :]])
                 if language == "python" and letter == "m":
                     timed = args[at + 1 : at + 2] == ["timeit"]
                     return ("\n".join(args[at + 2 :]) if timed else None), ["-m"]
@@ -124,11 +119,6 @@ def _joined(letters: str, long: frozenset[str], words: list[str]) -> tuple[str, 
     return "\n".join(code), rest
 
 
-def _standard_input(shell: Shell, call: Call, language: str) -> None:
-    if call.stdin.origin != "terminal" and not {"--version", "-V", "-v", "--help", "-h"}.intersection(call.args):
-        _given(shell, call, call.stdin, language)
-
-
 def _given(shell: Shell, call: Call, flow: Flow, language: str) -> None:
     """Code from a pipe, a here-document or a file written in this command line."""
     if flow.origin == "remote":
@@ -143,10 +133,9 @@ def _given(shell: Shell, call: Call, flow: Flow, language: str) -> None:
 
 def _look_at_calls(shell: Shell, call: Call, code: str) -> None:
     """A script that was written in this session: what its calls delete, and whether they send credentials."""
-    literals = [_quoted_text(match) for match in _LITERAL.finditer(code)][:_MOST_LITERALS]
     if _DELETES_TREE.search(code):
         shell.report("recursive-delete", call.source)
-    if _SENDS.search(code) and any(map(shell.state.paths.secret_kind, filter(None, literals))):
+    if _SENDS.search(code) and any(map(shell.state.paths.secret_kind, filter(None, _literals(code)))):
         shell.report("send-credentials", call.source)
 
 
@@ -156,18 +145,27 @@ def _look(shell: Shell, call: Call, code: str, *, is_new: bool = False) -> None:
     ``is_new``: all rules count for the commands that it runs.
     """
     shell.budget.spend(100 + 8 * min(len(code), _LONGEST_SCRIPT))
-    found = look_into(code[:_LONGEST_SCRIPT])
-    if found.forks:
+    looked_at = code[:_LONGEST_SCRIPT]
+    literals = _literals(looked_at)
+    if _FORKS.search(looked_at):
         shell.report("fork-bomb", code)
-    if found.kills_everything:
+    if _KILLS.search(looked_at):
         shell.report("kill-everything", code)
-    if any(map(call.paths.is_raw_device, found.devices)):
+    if any(map(call.paths.is_raw_device, _OPENS.findall(looked_at))):
         shell.report("raw-device", code)
-    if any(path.startswith(("/", "~", "..", "C:")) and call.paths.is_vital(path) for path in found.deleted):
+    deleted = literals if _DELETES.search(looked_at) else []
+    if any(path.startswith(("/", "~", "..", "C:")) and call.paths.is_vital(path) for path in deleted):
         shell.report("delete-system-tree", code)
     all_rules = is_new and _SPAWNS.search(code) is not None
-    for command in found.commands:
+    commands = [*literals, " ".join(literals), "".join(literals)] if _RUNS.search(looked_at) else []
+    for command in dict.fromkeys(filter(str.strip, commands)):
         shell.read_apart(command, only_hardline=not (all_rules and _COMMAND.match(command)))
+
+
+def _literals(code: str) -> list[str]:
+    """The first texts between quotes."""
+    found = (next((group for group in match.groups() if group is not None), "") for match in _LITERAL.finditer(code))
+    return [escapes(text) for text in islice(found, _MOST_LITERALS)]
 
 
 def _awk(shell: Shell, call: Call) -> Flow:
@@ -224,36 +222,3 @@ _SPAWNS = re.compile(
 )
 #: A program and at least one argument, without anything that could be an unfinished piece of a shell's syntax.
 _COMMAND = re.compile(r"\s*[\w./~-]+\s+[^\s()\"'`][^()\"'`]{0,400}\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class InlineCode:
-    """What was found in a piece of code."""
-
-    #: Literals that it may pass to a shell.
-    commands: tuple[str, ...] = ()
-    #: Paths that it may delete recursively.
-    deleted: tuple[str, ...] = ()
-    #: Files under ``/dev`` that it opens for writing.
-    devices: tuple[str, ...] = ()
-    forks: bool = False
-    kills_everything: bool = False
-
-
-def look_into(code: str) -> InlineCode:
-    """The literal commands and paths in the code. Best effort: the inline-code rule asks anyway."""
-    literals = [_quoted_text(match) for match in _LITERAL.finditer(code)][:_MOST_LITERALS]
-    commands: list[str] = []
-    if literals and _RUNS.search(code):
-        commands = [*literals, " ".join(literals), "".join(literals)]
-    return InlineCode(
-        commands=tuple(dict.fromkeys(command for command in commands if command.strip())),
-        deleted=tuple(literals) if _DELETES.search(code) else (),
-        devices=tuple(_OPENS.findall(code)),
-        forks=_FORKS.search(code) is not None,
-        kills_everything=_KILLS.search(code) is not None,
-    )
-
-
-def _quoted_text(match: re.Match[str]) -> str:
-    return escapes(next((group for group in match.groups() if group is not None), ""))

@@ -94,10 +94,7 @@ def run_flow(shell: Shell, call: Call, flow: Flow, arguments: list[str] | None =
 def run_file(shell: Shell, call: Call, path: str, arguments: list[str], *, here: bool = False) -> Flow:
     """A script in a file: judged when this command line wrote or downloaded it, or when it can be read."""
     if script := shell.script_at(path):
-        changes: dict[str, object] = {"positional": arguments}
-        if not script.is_new:
-            changes["only_hardline"] = True
-        return shell.read_apart(script.text, TERMINAL, **changes)
+        return shell.read_apart(script.text, TERMINAL, positional=arguments, **script.trust)
     return run_flow(shell, call, shell.content_of(path), arguments, here=here)
 
 
@@ -123,16 +120,9 @@ def _run_script(shell: Shell, call: Call, script: Script) -> Flow | None:
     first = _SHEBANG.match(script.text)
     name = base_name(first.group(1)) if first else "sh"
     if name in SHELLS:
-        changes: dict[str, object] = {"positional": call.args}
-        if not script.is_new:
-            changes["only_hardline"] = True
-        return shell.read_apart(script.text, TERMINAL, **changes)
-    outer = shell.state
-    shell.state = outer.inner(only_hardline=True)
-    try:
+        return shell.read_apart(script.text, TERMINAL, positional=call.args, **script.trust)
+    with shell.subshell(only_hardline=True):
         return shell.run([name, "-"], call, text_flow(script.text))
-    finally:
-        shell.state = outer
 
 
 # Programs that hand words to a shell on their own terms
@@ -144,11 +134,7 @@ _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
 
 def ssh(shell: Shell, call: Call) -> Flow:
     """A command for another machine is judged like a local one."""
-    at, args = 0, call.args
-    while at < len(args) and args[at].startswith("-"):
-        word = args[at]
-        at += 2 if len(word) == 2 and word[1] in _SSH_VALUES else 1
-    text = " ".join(args[at + 1 :])
+    text = " ".join(_after_options(call.args, _SSH_VALUES)[1:])
     if text:
         run_text(shell, call, text)
     elif call.stdin.origin != "terminal":

@@ -8,9 +8,9 @@ from binascii import Error as BadEncoding
 from collections.abc import Callable
 
 from hermes.policy.call import Call
-from hermes.policy.shell.flow import DOWNLOAD, NOTHING, PROGRAM, Flow, joined, text_flow
+from hermes.policy.shell.flow import DOWNLOAD, NOTHING, PROGRAM, Flow, text_flow
 from hermes.policy.shell.marks import UNKNOWN, is_known
-from hermes.policy.shell.words import escapes, names
+from hermes.policy.shell.words import by_program, escapes, names
 
 _FORMAT = re.compile(r"%(?:(%)|([-+ #0]*\d*(?:\.\d+)?)([sbcdiqxXou]))")
 _SET = re.compile(r"\[:(\w+):\]|(.)-(.)|(.)", re.DOTALL)
@@ -36,21 +36,16 @@ def output(call: Call) -> Flow:
         return printer(call)
     if call.program in _DOWNLOADERS:
         return DOWNLOAD
-    if call.program in _SILENT:
-        return NOTHING
-    if call.program in _FILTERS and call.stdin.text == "":
-        return NOTHING
-    if _SHELL_SETUP.match(" ".join([call.program, *call.args])):
+    silent = call.program in _SILENT or (call.program in _FILTERS and call.stdin.text == "")
+    if silent or _SHELL_SETUP.match(" ".join([call.program, *call.args])):
         return NOTHING
     if call.stdin.origin in ("remote", "decoded"):
         return call.stdin.made_into(None, "program")
     return PROGRAM
 
 
-_DOWNLOADERS = names("curl wget fetch aria2c lynx links elinks w3m http https xh lwp-request get nc ncat netcat socat")
-_SILENT = names(
-    "cd pushd popd : true false mkdir sleep test [ export set unset shopt alias rm touch chmod read wait umask"
-)
+_DOWNLOADERS = names("lynx links elinks w3m http https xh lwp-request get nc ncat netcat socat")
+_SILENT = names("popd : true false mkdir sleep test [ export unset shopt rm touch wait umask")
 _FILTERS = names("sed awk sort uniq head tail cut grep")
 
 
@@ -91,11 +86,6 @@ def formatted(form: str, values: list[str]) -> str:
     while waiting and len(parts) < 64 and len(waiting) < len(values):
         parts.append(_FORMAT.sub(fill, escapes(form)))
     return "".join(parts)
-
-
-def _cat(call: Call) -> Flow:
-    """The content of the files, known from this command line; without files, the input."""
-    return call.stdin if not call.options.operands or call.options.operands == ["-"] else Flow(None, "file")
 
 
 def _decoded(call: Call, decode: Callable[[str], str]) -> Flow:
@@ -144,14 +134,6 @@ def _unpacked(call: Call) -> Flow:
     return call.stdin.made_into(None, "decoded") if wanted else PROGRAM
 
 
-def _rev(call: Call) -> Flow:
-    return _decoded(call, lambda text: "\n".join(line[::-1] for line in text.split("\n")))
-
-
-def _tac(call: Call) -> Flow:
-    return _decoded(call, lambda text: "\n".join(reversed(text.rstrip("\n").split("\n"))) + "\n")
-
-
 def _tr(call: Call) -> Flow:
     operands, options = call.options.operands, call.options
     if options.has("c", "complement") or not operands:
@@ -177,37 +159,24 @@ def _expanded(match: re.Match[str]) -> str:
     return single if first is None else "".join(map(chr, range(ord(first), min(ord(last), ord(first) + 256) + 1)))
 
 
-def _pwd(call: Call) -> Flow:
-    return text_flow((call.paths.cwd or UNKNOWN) + "\n")
-
-
-def _sed(call: Call) -> Flow:
-    """Edited text is unknown."""
-    return call.stdin.made_into(None, "decoded" if call.stdin.origin == "text" else "program")
-
-
-def _yes(call: Call) -> Flow:
-    return joined([text_flow((" ".join(call.args) or "y") + "\n")])
-
-
-_PRINTERS: dict[str, Callable[[Call], Flow]] = {
-    "echo": _echo,
-    "printf": _printf,
-    "cat": _cat,
-    **dict.fromkeys(("tee", "pv"), lambda call: call.stdin),
-    **dict.fromkeys(("base64", "gbase64", "basenc"), _decoder("dD", "decode", _from_base64)),
-    "base32": _decoder("dD", "decode", _from_base32),
-    "xxd": _decoder("r", "revert", _from_hex),
-    "openssl": _openssl,
-    "rev": _rev,
-    "tac": _tac,
-    "tr": _tr,
-    "sed": _sed,
-    "pwd": _pwd,
-    "seq": lambda _call: Flow(None, "text"),
-    "yes": _yes,
-    **dict.fromkeys(
-        names("gunzip zcat gzip bzip2 bunzip2 bzcat xz unxz xzcat zstd zstdcat lz4 uudecode gpg uncompress inflate"),
-        _unpacked,
-    ),
-}
+_PRINTERS: dict[str, Callable[[Call], Flow]] = by_program(
+    {
+        "echo": _echo,
+        "printf": _printf,
+        "pv": lambda call: call.stdin,
+        "base64 gbase64 basenc": _decoder("dD", "decode", _from_base64),
+        "base32": _decoder("dD", "decode", _from_base32),
+        "xxd": _decoder("r", "revert", _from_hex),
+        "openssl": _openssl,
+        "rev": lambda call: _decoded(call, lambda text: "\n".join(line[::-1] for line in text.split("\n"))),
+        "tac": lambda call: _decoded(call, lambda text: "\n".join(text.rstrip("\n").split("\n")[::-1]) + "\n"),
+        "tr": _tr,
+        # Edited text is unknown.
+        "sed": lambda call: call.stdin.made_into(None, "decoded" if call.stdin.origin == "text" else "program"),
+        "pwd": lambda call: text_flow((call.paths.cwd or UNKNOWN) + "\n"),
+        "seq": lambda _call: Flow(None, "text"),
+        "yes": lambda call: text_flow((" ".join(call.args) or "y") + "\n"),
+        "gunzip zcat gzip bzip2 bunzip2 bzcat xz unxz xzcat zstd zstdcat lz4": _unpacked,
+        "uudecode gpg uncompress inflate": _unpacked,
+    }
+)

@@ -31,21 +31,23 @@ from hermes.policy.programs.secrets import check_secrets
 from hermes.policy.programs.wrappers import LOOSE, WRAPPERS, container, loose_commands, unwrap
 from hermes.policy.shell.flow import PROGRAM, Flow
 from hermes.policy.shell.marks import DECODED, REMOTE, is_known, known_part
-from hermes.policy.shell.words import names
+from hermes.policy.shell.words import by_program, names
 
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell
 
 #: Wrappers that start a shell when no command is given.
 _OPEN_SHELLS = names("su sudo doas chroot unshare nsenter script runuser")
-_LAUNCHERS: dict[str, Callable[[Shell, Call], Flow]] = {
-    **dict.fromkeys(SHELLS, shell_program),
-    **dict.fromkeys(("ssh", "autossh", "mosh"), ssh),
-    **dict.fromkeys(("xargs", "gxargs"), xargs),
-    **dict.fromkeys(("find", "gfind", "fd"), find),
-    **dict.fromkeys(("watch", "viddy"), joined_words),
-    "parallel": parallel,
-}
+_LAUNCHERS: dict[str, Callable[[Shell, Call], Flow]] = by_program(
+    {
+        " ".join(SHELLS): shell_program,
+        "ssh autossh mosh": ssh,
+        "xargs gxargs": xargs,
+        "find gfind fd": find,
+        "watch viddy": joined_words,
+        "parallel": parallel,
+    }
+)
 #: Programs that an unknown program must not get as arguments, and that a pattern for a name may match.
 _DESTROYERS = ("rm", "dd", "mkfs", "shred", "wipefs")
 _NOTABLE = names(
@@ -129,8 +131,10 @@ def _run_itself(shell: Shell, call: Call) -> Flow:
     container(shell, call)
     if program in ("coreutils", "gcoreutils"):
         return shell.run([word.removeprefix("--coreutils-prog=") for word in call.args], call)
-    if program == "socat":
-        _socat(shell, call)
+    for word in call.args if program == "socat" else ():
+        kind, _, text = word.partition(":")
+        if kind.lower() in ("exec", "system", "shell"):
+            run_text(shell, call, text.partition(",")[0])
     flow = interpret(shell, call)
     if flow is not None:
         return flow
@@ -174,10 +178,3 @@ def _look_for_destroyers(shell: Shell, call: Call) -> None:
             if shell.findings_of(call.args[at:], call).any:
                 shell.report("wrapped-command", call.source)
             return
-
-
-def _socat(shell: Shell, call: Call) -> None:
-    for word in call.args:
-        kind, _, text = word.partition(":")
-        if kind.lower() in ("exec", "system", "shell"):
-            run_text(shell, call, text.partition(",")[0])

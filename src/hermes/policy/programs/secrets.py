@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call
 from hermes.policy.rules.targets import written_paths
-from hermes.policy.shell.flow import Flow
 from hermes.policy.shell.marks import SECRET, TOKEN, taint_of
 from hermes.policy.shell.state import is_secret_name
 from hermes.policy.shell.words import names
@@ -19,12 +18,10 @@ if TYPE_CHECKING:
 #: Programs that send what they are given to another machine.
 _SENDERS = names(
     "curl wget nc ncat netcat socat ssh scp rsync sftp ftp lftp tftp telnet http https xh httpie hurl aria2c mail "
-    "mailx "
-    "sendmail mutt msmtp swaks dig nslookup host drill kdig ping ping6 traceroute fping aws gsutil gcloud az "
-    "azcopy rclone "
-    "mc s3cmd s5cmd b2 gh glab hub croc wormhole ffsend transfer websocat wscat grpcurl curlie wget2 lwp-request "
-    "irc irssi kcat kafkacat mosquitto_pub redis-cli mongosh psql mysql nats ipfs magic-wormhole smbclient ldapsearch "
-    "dnscat iodine ssh-copy-id rcp finger whois logger pastebinit tailscale hping3 doctl vercel netlify"
+    "mailx sendmail mutt msmtp swaks dig nslookup host drill kdig ping ping6 traceroute fping aws gsutil gcloud az "
+    "azcopy rclone mc s3cmd s5cmd b2 gh glab hub croc wormhole ffsend transfer websocat wscat grpcurl curlie wget2 "
+    "lwp-request irc irssi kcat kafkacat mosquitto_pub redis-cli mongosh psql mysql nats ipfs magic-wormhole smbclient "
+    "ldapsearch dnscat iodine ssh-copy-id rcp finger whois logger pastebinit tailscale hping3 doctl vercel netlify"
 )
 #: Senders for which a name of a file is a setting or a key to sign in with, not what they send.
 _KEYED = names(
@@ -35,15 +32,12 @@ _UPLOADS = names("cp mv sync put upload put-object gist release copy copyto move
 #: Programs that show nothing of a file's content, or use it for signing in.
 _BLIND = names(
     "ls ll stat test [ [[ find fd du tree file chmod chown chgrp touch mkdir rmdir rm unlink cd pushd basename dirname "
-    "realpath readlink ssh ssh-add ssh-keygen ssh-agent ssh-keyscan autossh mosh git hub kubectl helm k9s oc "
-    "docker podman "
-    "docker-compose nerdctl terraform tofu ansible ansible-playbook psql mysql source . export set unset env echo "
-    "printf "
-    "wc sha256sum shasum md5sum cmp true false sleep which type command alias complete cat-file npm npx yarn pnpm node "
-    "python pip uv poetry make cargo go dotenv direnv sops age vagrant packer pulumi gcloud aws az serverless sam cdk "
-    "mkdir mount umount lsattr getfacl code vim vi nano emacs open xdg-open hermes sudo doas env time timeout "
-    "nice nohup "
-    "setsid exec xargs for history kill hash trap read shift return exit"
+    "realpath readlink ssh ssh-add ssh-keygen ssh-agent ssh-keyscan autossh mosh git hub kubectl helm k9s oc docker "
+    "podman docker-compose nerdctl terraform tofu ansible ansible-playbook psql mysql source . export set unset env "
+    "echo printf wc sha256sum shasum md5sum cmp true false sleep which type command alias complete cat-file npm npx "
+    "yarn pnpm node python pip uv poetry make cargo go dotenv direnv sops age vagrant packer pulumi gcloud aws az "
+    "serverless sam cdk mkdir mount umount lsattr getfacl code vim vi nano emacs open xdg-open hermes sudo doas env "
+    "time timeout nice nohup setsid exec xargs for history kill hash trap read shift return exit"
 )
 #: Headers and options that carry a token where it belongs.
 _AUTHORIZATION = re.compile(
@@ -86,12 +80,12 @@ _ADDRESS = re.compile(r"\w+://(?!localhost|127\.|\[::1\]|0\.0\.0\.0)")
 def secret_output(call: Call) -> str:
     """The taint of what a program prints by itself: the environment, a store of secrets, a token."""
     program, args = call.program, call.args
-    if program in ("env", "printenv", "export", "set", "declare", "typeset", "compgen"):
-        if program in ("export", "declare", "typeset"):
-            return TOKEN if "-p" in args and len(args) == 1 else ""
-        if program == "printenv" and args:
-            return TOKEN if any(map(is_secret_name, args)) else ""
-        return SECRET if not [word for word in args if not word.startswith("-")] else ""
+    if program in ("export", "declare", "typeset"):
+        return TOKEN if args == ["-p"] else ""
+    if program == "printenv" and args:
+        return TOKEN if any(map(is_secret_name, args)) else ""
+    if program in ("env", "printenv", "set", "compgen"):
+        return SECRET if all(word.startswith("-") for word in args) else ""
     if program not in _STORES:
         return ""
     line = " ".join((program, *args))
@@ -101,9 +95,8 @@ def secret_output(call: Call) -> str:
 
 
 _STORES = names(
-    "gcloud gh glab az aws doctl oc kubectl heroku op pass bw secret-tool lpass keyring vault gpg gpg2 docker "
-    "security doppler "
-    "infisical chamber git sops age ansible-vault terraform railway vercel netlify keepassxc-cli flyctl"
+    "gcloud gh glab az aws doctl oc kubectl heroku op pass bw secret-tool lpass keyring vault gpg gpg2 docker security "
+    "doppler infisical chamber git sops age ansible-vault terraform railway vercel netlify keepassxc-cli flyctl"
 )
 
 
@@ -141,14 +134,9 @@ def _strongest(*taints: str) -> str:
 
 def _check_sender(shell: Shell, call: Call, arguments: list[str], files: list[str]) -> None:
     keyed = call.program in _KEYED and _UPLOADS.isdisjoint(call.args)
-    if call.stdin.taint and not (call.stdin.taint == TOKEN and "--password-stdin" in call.args):
-        leaks = True
-    elif any(SECRET in word for word in arguments):
-        leaks = not keyed
-    else:
-        leaks = any(_is_exposed(call, word) for word in arguments) and not keyed
-    leaks = leaks or (bool(files) and not keyed)
-    if leaks:
+    leaks = call.stdin.taint and not (call.stdin.taint == TOKEN and "--password-stdin" in call.args)
+    shows = bool(files) or any(SECRET in word or _is_exposed(call, word) for word in arguments)
+    if leaks or (shows and not keyed):
         shell.report("send-credentials", call.source)
 
 
@@ -167,30 +155,15 @@ def _is_exposed(call: Call, word: str) -> bool:
 
 def _secret_files(shell: Shell, call: Call) -> list[str]:
     """The kinds of secret files that a call reads."""
-    kinds: list[str] = []
     paths, known = call.paths, shell.state.files
+    found: list[tuple[str, str]] = []
     for path in _named_files(call.args):
-        kind = paths.secret_kind(path)
-        if kind is None and known:
-            flow = known.get(paths.resolve(path))
-            kind = "read-credentials" if flow is not None and flow.taint == SECRET else None
+        flow = known.get(paths.resolve(path)) if known else None
+        kind = paths.secret_kind(path) or ("read-credentials" if flow is not None and flow.taint == SECRET else None)
         if kind is not None:
-            kinds.append(kind)
-    if not kinds:
-        return []
-    written = {paths.resolve(path) for path in [*call.writes, *written_paths(call)]}
-    if not written:
-        return kinds
-    return [
-        kind
-        for path in _named_files(call.args)
-        if paths.resolve(path) not in written
-        and (kind := paths.secret_kind(path) or _tainted_kind(known.get(paths.resolve(path)))) is not None
-    ]
-
-
-def _tainted_kind(flow: Flow | None) -> str | None:
-    return "read-credentials" if flow is not None and flow.taint == SECRET else None
+            found.append((path, kind))
+    written = {paths.resolve(path) for path in [*call.writes, *written_paths(call)]} if found else ()
+    return [kind for path, kind in found if not written or paths.resolve(path) not in written]
 
 
 def _named_files(args: Iterable[str]) -> Iterable[str]:

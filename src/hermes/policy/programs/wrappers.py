@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call, base_name, is_assignment
-from hermes.policy.shell.words import names
+from hermes.policy.shell.words import by_program, names
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,58 +26,54 @@ class Wrapper:
 
 
 _SUDO = names("user group host prompt close-from chdir role type chroot command-timeout other-user login-class")
+_SYSTEMD_RUN = names("unit property slice setenv description host machine uid gid working-directory")
 
-WRAPPERS: dict[str, Wrapper] = {
-    "sudo": Wrapper("ugpCDhrRtTU", _SUDO, assignments=True, inert="lvKk"),
-    "doas": Wrapper("uCa", inert="L"),
-    "env": Wrapper("uCP", names("unset chdir argv0"), assignments=True),
-    "nice": Wrapper("n", names("adjustment")),
-    "ionice": Wrapper("cnpPu", names("class classdata pid pgid uid")),
-    **dict.fromkeys(("timeout", "gtimeout"), Wrapper("ks", names("kill-after signal"), operands=1)),
-    "time": Wrapper("fo", names("format output")),
-    "stdbuf": Wrapper("ioe", names("input output error")),
-    "flock": Wrapper("wEc", names("wait timeout conflict-exit-code command"), operands=1),
-    "exec": Wrapper("a"),
-    "command": Wrapper(inert="vV"),
-    "chroot": Wrapper(names=names("userspec groups"), operands=1),
-    "unshare": Wrapper("SGR", names("setuid setgid root wd map-user map-group propagation")),
-    "nsenter": Wrapper("tSG", names("target setuid setgid")),
-    "strace": Wrapper("abeEIoOpPsSuX", names("trace signal output attach user")),
-    "ltrace": Wrapper("aAeFlnopsuwx"),
-    "gdb": Wrapper("xdp"),
-    "chrt": Wrapper("TPD", operands=1),
-    "numactl": Wrapper("NmCiPp"),
-    "prlimit": Wrapper("p"),
-    "choom": Wrapper("np"),
-    "fakeroot": Wrapper("lsibu"),
-    "systemd-run": Wrapper(
-        "HMpEtuG", names("unit property slice setenv description host machine uid gid working-directory")
-    ),
-    "systemd-inhibit": Wrapper(names=names("what who why mode")),
-    "caffeinate": Wrapper("tw"),
-    "ssh-agent": Wrapper("aEtPO", inert="ks"),
-    "xvfb-run": Wrapper("efnps"),
-    "rlwrap": Wrapper("abcCDfHlmMnoOpqrsStwWz"),
-    **dict.fromkeys(("proxychains", "proxychains4"), Wrapper("f")),
-    "torsocks": Wrapper("Pu"),
-    "pkexec": Wrapper(names=names("user")),
-    "runuser": Wrapper("ugGcs", names("user group command shell")),
-    "chpst": Wrapper("uUbedmonplfrctP"),
-    "tini": Wrapper("pe"),
-    "dumb-init": Wrapper("r"),
-    "cpulimit": Wrapper("lpeP"),
-    "tsp": Wrapper("LNd"),
-    "hyperfine": Wrapper("wmMrpscniPL", names("warmup runs prepare setup cleanup min-runs max-runs")),
-    "perf": Wrapper("eo", operands=1),
-    **dict.fromkeys(names("taskset setarch faketime setuidgid gosu su-exec"), Wrapper(operands=1)),
-    **dict.fromkeys(
-        names(
-            "setsid nohup builtin coproc noglob nocorrect busybox toybox valgrind setpriv dbus-run-session "
-            "unbuffer catchsegv torify firejail bwrap winpty ts then do else elif if while until { !"
-        ),
-        Wrapper(),
-    ),
-}
+WRAPPERS = by_program(
+    {
+        "sudo": Wrapper("ugpCDhrRtTU", _SUDO, assignments=True, inert="lvKk"),
+        "doas": Wrapper("uCa", inert="L"),
+        "env": Wrapper("uCP", names("unset chdir argv0"), assignments=True),
+        "nice": Wrapper("n", names("adjustment")),
+        "ionice": Wrapper("cnpPu", names("class classdata pid pgid uid")),
+        "timeout gtimeout": Wrapper("ks", names("kill-after signal"), operands=1),
+        "time": Wrapper("fo", names("format output")),
+        "stdbuf": Wrapper("ioe", names("input output error")),
+        "flock": Wrapper("wEc", names("wait timeout conflict-exit-code command"), operands=1),
+        "exec": Wrapper("a"),
+        "command": Wrapper(inert="vV"),
+        "chroot": Wrapper(names=names("userspec groups"), operands=1),
+        "unshare": Wrapper("SGR", names("setuid setgid root wd map-user map-group propagation")),
+        "nsenter": Wrapper("tSG", names("target setuid setgid")),
+        "strace": Wrapper("abeEIoOpPsSuX", names("trace signal output attach user")),
+        "ltrace": Wrapper("aAeFlnopsuwx"),
+        "gdb": Wrapper("xdp"),
+        "chrt": Wrapper("TPD", operands=1),
+        "numactl": Wrapper("NmCiPp"),
+        "prlimit": Wrapper("p"),
+        "choom": Wrapper("np"),
+        "fakeroot": Wrapper("lsibu"),
+        "systemd-run": Wrapper("HMpEtuG", _SYSTEMD_RUN),
+        "systemd-inhibit": Wrapper(names=names("what who why mode")),
+        "caffeinate": Wrapper("tw"),
+        "ssh-agent": Wrapper("aEtPO", inert="ks"),
+        "xvfb-run": Wrapper("efnps"),
+        "rlwrap": Wrapper("abcCDfHlmMnoOpqrsStwWz"),
+        "proxychains proxychains4": Wrapper("f"),
+        "torsocks": Wrapper("Pu"),
+        "pkexec": Wrapper(names=names("user")),
+        "runuser": Wrapper("ugGcs", names("user group command shell")),
+        "chpst": Wrapper("uUbedmonplfrctP"),
+        "tini": Wrapper("pe"),
+        "dumb-init": Wrapper("r"),
+        "cpulimit": Wrapper("lpeP"),
+        "tsp": Wrapper("LNd"),
+        "hyperfine": Wrapper("wmMrpscniPL", names("warmup runs prepare setup cleanup min-runs max-runs")),
+        "perf": Wrapper("eo", operands=1),
+        "taskset setarch faketime setuidgid gosu su-exec": Wrapper(operands=1),
+        "setsid nohup builtin coproc noglob nocorrect busybox toybox valgrind setpriv dbus-run-session": Wrapper(),
+        "unbuffer catchsegv torify firejail bwrap winpty ts then do else elif if while until { !": Wrapper(),
+    }
+)
 
 #: Programs that run another one after a word like ``run`` or ``--``.
 LOOSE = names(
@@ -85,10 +81,9 @@ LOOSE = names(
     "aws-vault doppler dotenv envchain infisical chamber nix nix-shell distrobox toolbox flatpak-spawn host-spawn wsl "
     "entr watchexec nodemon reflex xterm gnome-terminal konsole screen tmux ccache sccache with-contenv s6-setuidgid "
     "script circusd honcho foreman sem lxc machinectl capsh cgexec numad softlimit start-stop-daemon daemonize daemon "
-    "setlock lockf shtool pexec rush run0 sg apptainer singularity pyenv rbenv nodenv goenv jenv nvm fnm volta "
-    "rtx proto pixi "
-    "pipx uvx tox nox invoke just task earthly dagger act devbox devenv guix spack module sdk virtualenvwrapper "
-    "vex heroku fly railway"
+    "setlock lockf shtool pexec rush run0 sg apptainer singularity pyenv rbenv nodenv goenv jenv nvm fnm volta rtx "
+    "proto pixi pipx uvx tox nox invoke just task earthly dagger act devbox devenv guix spack module sdk "
+    "virtualenvwrapper vex heroku fly railway"
 )
 
 
@@ -149,12 +144,8 @@ def container(shell: Shell, call: Call) -> None:
         return
     rest = words[words.index(verb) + 1 :]
     inner = rest[rest.index("--") + 1 :] if "--" in rest else _after_image(rest)
-    outer = shell.state
-    shell.state = outer.inner(contained=True)
-    try:
+    with shell.subshell(contained=True):
         shell.run(inner, call)
-    finally:
-        shell.state = outer
 
 
 def _after_image(args: list[str]) -> list[str]:

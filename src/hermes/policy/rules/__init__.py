@@ -15,7 +15,7 @@ from hermes.policy.rules import (
     writes,
 )
 from hermes.policy.rules.machine import disks, permissions, persistence, processes, services, system
-from hermes.policy.rules.rule import Predicate, Rule
+from hermes.policy.rules.rule import REDIRECTED, Predicate, Rule
 
 _FAMILIES = (
     deletion,
@@ -39,17 +39,15 @@ _FAMILIES = (
 ALL_RULES: tuple[Rule, ...] = tuple(rule for family in _FAMILIES for rule in family.RULES)
 BY_KEY: dict[str, Rule] = {rule.key: rule for rule in ALL_RULES}
 
-_Check = tuple[str, Predicate]
 
-
-def _index() -> dict[str, tuple[_Check, ...]]:
-    """The checks of each program; those of redirections under the empty name."""
-    index: dict[str, list[_Check]] = {}
+def _index() -> dict[str, list[tuple[str, Predicate]]]:
+    """The checks of each program."""
+    index: dict[str, list[tuple[str, Predicate]]] = {}
     for rule in ALL_RULES:
-        for programs, applies in rule.checks:
-            for program in programs or ("",):
+        for programs, applies in rule.checks.items():
+            for program in programs.split():
                 index.setdefault(program, []).append((rule.key, applies))
-    return {program: tuple(checks) for program, checks in index.items()}
+    return index
 
 
 _CHECKS = _index()
@@ -59,11 +57,11 @@ def broken_rules(call: Call) -> list[str]:
     """The keys of the rules that a call falls under."""
     program = call.program
     name = "mkfs" if program.startswith("mkfs.") else program
-    checks = (_CHECKS.get(name) or _CHECKS.get(without_version(name)) or ()) if program else ()
-    if not checks and program and infrastructure.like_a_tool(program):
-        checks = (("destroy-resources", infrastructure.destroys_by_name),)
+    checks = (_CHECKS.get(name) or _CHECKS.get(without_version(name)) or []) if program else []
+    if not checks and program and infrastructure.LIKE_A_TOOL.search(program):
+        checks = [("destroy-resources", infrastructure.destroys_by_name)]
     if call.writes:
-        checks += _CHECKS[""]
+        checks = [*checks, *_CHECKS[REDIRECTED]]
     return [key for key, applies in checks if applies(call)]
 
 

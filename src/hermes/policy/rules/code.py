@@ -5,11 +5,7 @@ from __future__ import annotations
 import re
 
 from hermes.policy.call import Call
-from hermes.policy.rules.rule import ANY, Rule
-from hermes.policy.shell.words import names
-
-_NETWORK_TOOLS = names("nc ncat netcat socat")
-
+from hermes.policy.rules.rule import REDIRECTED, Rule, always
 
 #: A shell in the middle of a pipeline, or at its beginning when it is interactive or reads from a file such as a FIFO.
 _PIPED_SHELL = re.compile(
@@ -26,17 +22,9 @@ def _serves_shell(call: Call) -> bool:
     return call.options.has("ec", "exec", "sh-exec", "lua-exec")
 
 
-def _connects_out(call: Call) -> bool:
-    return any(path.startswith(("/dev/tcp/", "/dev/udp/")) for path in call.writes)
-
-
 def _opens_way_in(call: Call) -> bool:
     """A reverse tunnel: the other machine reaches this one."""
     return any(word.startswith("-") and not word.startswith("--") and "R" in word[1:] for word in call.args[:8])
-
-
-def _shares_terminal(call: Call) -> bool:
-    return call.program != "cloudflared" or "access" not in call.args
 
 
 RULES = (
@@ -53,17 +41,15 @@ RULES = (
     Rule(
         "network-shell",
         "connects a shell to the network",
-        (
-            (_NETWORK_TOOLS, _serves_shell),
-            (ANY, _connects_out),
-            (names("telnet openssl ssh"), lambda call: _PIPED_SHELL.search(call.around) is not None),
-            (names("ztcp zmodload"), lambda call: call.program == "ztcp" or any("net/" in word for word in call.args)),
-            (names("ssh autossh"), _opens_way_in),
-            (
-                names("ttyd gotty wetty shellinabox shellinaboxd tmate upterm sshx chisel frpc bore cloudflared"),
-                _shares_terminal,
-            ),
-        ),
+        {
+            "nc ncat netcat socat": _serves_shell,
+            "telnet openssl ssh": lambda call: _PIPED_SHELL.search(call.around) is not None,
+            "ssh autossh": _opens_way_in,
+            "ztcp ttyd gotty wetty shellinabox shellinaboxd tmate upterm sshx chisel frpc bore": always,
+            "zmodload": lambda call: any("net/" in word for word in call.args),
+            "cloudflared": lambda call: "access" not in call.args,
+            REDIRECTED: lambda call: any(path.startswith(("/dev/tcp/", "/dev/udp/")) for path in call.writes),
+        },
     ),
     Rule("send-credentials", "sends keys or passwords to another machine"),
     Rule("read-own-secrets", "reads the keys or settings of this agent", hardline=True),

@@ -9,7 +9,6 @@ from hermes.policy.call import Call
 from hermes.policy.rules.rule import Rule
 from hermes.policy.shell.words import names
 
-_ENGINES = names("docker podman nerdctl docker-compose podman-compose")
 _STOPS = names("stop kill down restart prune")
 _GROUPS = names("container compose pod image volume network system builder buildx stack service node swarm")
 _VALUES = names("-f --file -p --project-name -H --host --context -c --env-file --profile -l --log-level --config")
@@ -30,21 +29,21 @@ def _operands(call: Call) -> list[str]:
 
 
 _REACHES = re.compile(
-    r"--(?:pid|ipc|uts|userns|cgroupns)=host|--cap-add=(?:ALL|(?:CAP_)?(?:SYS_\w+|NET_ADMIN|NET_RAW|DAC_\w+|MKNOD|SETUID|BPF|PERFMON))"
+    r"--privileged|--(?:pid|ipc|uts|userns|cgroupns)=host|--cap-add=(?:ALL|(?:CAP_)?(?:SYS_\w+|NET_ADMIN|NET_RAW|DAC_\w+|MKNOD|SETUID|BPF|PERFMON))"
     r"|--security-opt=(?:\w+[=:](?:unconfined|disable)|no-new-privileges[=:]false)|--device=/dev/.*",
     re.IGNORECASE,
 )
 
 
-def _verb(call: Call) -> tuple[str, str, list[str]]:
+def _verb(call: Call) -> tuple[str, str]:
+    """The kind of thing that is worked on, if it is named, and the verb."""
     words = _operands(call)
-    group = words[0] if words and words[0] in _GROUPS else ""
-    verbs = words[1:] if group else words
-    return group, verbs[0] if verbs else "", verbs[1:]
+    group = words.pop(0) if words and words[0] in _GROUPS else ""
+    return group, words[0] if words else ""
 
 
 def _stops(call: Call) -> bool:
-    group, verb, _ = _verb(call)
+    group, verb = _verb(call)
     if verb in _STOPS:
         return True
     forced = call.options.has("f", "force", "volumes")
@@ -55,12 +54,9 @@ def _stops(call: Call) -> bool:
 
 def _reaches_host(call: Call) -> bool:
     """A container that can write to the machine it runs on."""
-    _, verb, _ = _verb(call)
-    if verb not in ("run", "create"):
+    if _verb(call)[1] not in ("run", "create"):
         return False
     for word, following in zip_longest(call.args, call.args[1:], fillvalue=""):
-        if word == "--privileged" or word.startswith("--device=/dev/"):
-            return True
         if _REACHES.fullmatch(word) or (_REACHES.fullmatch(f"{word}={following}") and word.startswith("--")):
             return True
         mount = _mount_in(word, following)
@@ -100,18 +96,22 @@ def _commands_engine(call: Call) -> bool:
     methods = call.values("X", "request", "method")
     if methods:
         return not _READING.issuperset(value.upper() for value in methods)
-    sends = "d", "F", "T", "--data", "--json", "--form", "--post", "--body", "--upload"
-    return any(word.startswith(tuple(f"-{name}" if len(name) == 1 else name for name in sends)) for word in call.args)
+    sends = ("-d", "-F", "-T", "--data", "--json", "--form", "--post", "--body", "--upload")
+    return any(word.startswith(sends) for word in call.args)
 
 
 RULES = (
-    Rule("stop-container", "stops or deletes containers or their data", ((_ENGINES, _stops),)),
+    Rule(
+        "stop-container",
+        "stops or deletes containers or their data",
+        {"docker podman nerdctl docker-compose podman-compose": _stops},
+    ),
     Rule(
         "container-host-access",
         "gives a container access to the machine it runs on",
-        (
-            (names("docker podman nerdctl"), _reaches_host),
-            (names("curl wget http https xh nc ncat netcat socat"), _commands_engine),
-        ),
+        {
+            "docker podman nerdctl": _reaches_host,
+            "curl wget http https xh nc ncat netcat socat": _commands_engine,
+        },
     ),
 )

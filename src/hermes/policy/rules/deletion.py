@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 
 from hermes.policy.call import Call, read_options
-from hermes.policy.rules.rule import Rule
+from hermes.policy.rules.rule import Rule, prefix
 from hermes.policy.shell.marks import is_known
 from hermes.policy.shell.words import names
 
-_RM = names("rm grm srm trash-rm rimraf del-cli")
-_FIND = names("find gfind fd")
+_RM = "rm grm srm trash-rm rimraf del-cli"
+_FIND = "find gfind fd"
+_XARGS = "xargs gxargs parallel"
+_XARGS_VALUES = "adEILlnPsR"
 #: Tests of ``find`` that restrict the result.
 _NARROWING = names(
     "-name -iname -path -ipath -regex -iregex -mtime -mmin -atime -amin -ctime -cmin -newer -size -empty -user -group "
@@ -27,11 +29,11 @@ def _is_recursive(call: Call) -> bool:
 def _removes_vital_tree(call: Call) -> bool:
     if "--no-preserve-root" in call.args or call.options.has("", "no-preserve-root"):
         return True
-    return _is_recursive(call) and any(map(call.paths.is_vital, call.options.operands))
+    return _is_recursive(call) and _names_vital(call)
 
 
-def _removes_tree(call: Call) -> bool:
-    return _is_recursive(call) or any(map(call.paths.is_vital, call.options.operands))
+def _names_vital(call: Call) -> bool:
+    return any(map(call.paths.is_vital, call.options.operands))
 
 
 def _find_removes(call: Call) -> bool:
@@ -60,7 +62,7 @@ def _find_removes_vital(call: Call) -> bool:
 
 
 def _xargs_removes(call: Call) -> bool:
-    operands = read_options(call.args, "adEILlnPsR").operands
+    operands = read_options(call.args, _XARGS_VALUES).operands
     inner = [word for word in operands if word not in ("sudo", "doas", "env", "command", "busybox")]
     return _names_rm(inner[:1])
 
@@ -68,6 +70,7 @@ def _xargs_removes(call: Call) -> bool:
 _LISTING = re.compile(
     r"\b(?:find|fd|fdfind|ls|locate|rg|grep|ag|git|du|stat|tree|comm|sort|kubectl|docker|aws|ps|jq|sqlite3|psql|freeze|scan)\b"
 )
+_WINDOWS_TREE = re.compile(r"/s|-r\w*", re.IGNORECASE)
 _DELETING = names(
     "rm unlink delete del remove uninstall rmi destroy purge erase drop terminate prune -d -D rb shred trash"
 )
@@ -82,7 +85,7 @@ def _deletes_listed(call: Call) -> bool:
 
 
 def _xargs_deletes(call: Call) -> bool:
-    inner = read_options(call.args, "adEILlnPsR").operands
+    inner = read_options(call.args, _XARGS_VALUES).operands
     if inner[:2] in (["git", "branch"], ["git", "tag"]) and not {"-d", "-D", "--delete"}.isdisjoint(call.args):
         return True
     deletes = any(word.lower() in _DELETING for word in inner[:4])
@@ -97,64 +100,44 @@ def _empties(call: Call) -> bool:
     return call.options.operands[:1] == ["/dev/null"] and len(call.options.operands) > 1
 
 
-def _shreds(call: Call) -> bool:
-    return bool(call.options.operands)
-
-
-def _rsync_deletes(call: Call) -> bool:
-    return any(name.startswith("del") or name == "remove-source-files" for name in call.options.names)
-
-
 def _rsync_deletes_vital(call: Call) -> bool:
-    return any(name.startswith("del") for name in call.options.names) and any(
-        map(call.paths.is_vital, call.options.operands[-1:])
-    )
-
-
-def _moves_vital(call: Call) -> bool:
-    operands = call.options.operands
-    return any(map(call.paths.is_vital, operands[:-1]))
-
-
-def _windows_tree(call: Call) -> bool:
-    return any(re.fullmatch(r"/s|-r\w*", word, re.IGNORECASE) for word in call.args)
+    deletes = any(name.startswith("del") for name in call.options.names)
+    return deletes and any(map(call.paths.is_vital, call.options.operands[-1:]))
 
 
 RULES = (
     Rule(
         "delete-system-tree",
         "deletes the system, a system directory or a home directory",
-        ((_RM, _removes_vital_tree), (_FIND, _find_removes_vital), (names("rsync"), _rsync_deletes_vital)),
+        {_RM: _removes_vital_tree, _FIND: _find_removes_vital, "rsync": _rsync_deletes_vital},
         hardline=True,
     ),
     Rule(
         "recursive-delete",
         "deletes a directory tree",
-        (
-            (_RM, _removes_tree),
-            (_FIND, _find_removes),
-            (names("xargs gxargs parallel"), _xargs_removes),
-            (names("rsync"), _rsync_deletes),
-            (names("del erase rd rmdir remove-item ri"), _windows_tree),
-        ),
+        {
+            _RM: lambda call: _is_recursive(call) or _names_vital(call),
+            _FIND: _find_removes,
+            _XARGS: _xargs_removes,
+            "rsync": prefix("--del --remove-source-files"),
+            "del erase rd rmdir remove-item ri": lambda call: any(map(_WINDOWS_TREE.fullmatch, call.args)),
+        },
     ),
     Rule(
         "bulk-delete",
         "deletes everything that a listing or pattern finds, or beyond recovery",
-        (
-            (names("rm grm unlink trash gio rmtrash"), _deletes_listed),
-            (names("xargs gxargs parallel"), _xargs_deletes),
-            (names("shred srm wipe sfill bleachbit"), _shreds),
-        ),
+        {
+            "rm grm unlink trash gio rmtrash": _deletes_listed,
+            _XARGS: _xargs_deletes,
+            "shred srm wipe sfill bleachbit": lambda call: bool(call.options.operands),
+        },
     ),
     Rule(
-        "overwrite-file",
-        "replaces the content of a file by nothing or noise",
-        ((names("cp gcp mv install dd gdd"), _empties),),
+        "overwrite-file", "replaces the content of a file by nothing or noise", {"cp gcp mv install dd gdd": _empties}
     ),
     Rule(
         "move-system-tree",
         "moves a system directory or a home directory away",
-        ((names("mv gmv"), _moves_vital),),
+        {"mv gmv": lambda call: any(map(call.paths.is_vital, call.options.operands[:-1]))},
     ),
 )

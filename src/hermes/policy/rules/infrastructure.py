@@ -6,62 +6,48 @@ import re
 
 from hermes.policy.call import Call
 from hermes.policy.rules.rule import Rule
-from hermes.policy.shell.words import names
+from hermes.policy.shell.words import by_program, names
 
 #: Command lines of clusters, clouds, hosting, databases as a service, queues, CI and backups.
-_TOOLS = names(
-    "aws gcloud az gsutil bq rclone mc s3cmd s5cmd b2 azcopy doctl hcloud linode-cli scw exo oci ibmcloud aliyun "
-    "tccli yc "
-    "openstack vultr-cli upctl civo heroku fly flyctl vercel netlify firebase railway render wrangler supabase "
-    "neonctl pscale "
-    "turso planetscale convex amplify sst cdk sam serverless sls chalice zappa eb copilot lightsailctl ecs-cli "
-    "eksctl kops "
-    "kubectl oc helm helmfile kustomize argocd argo flux istioctl linkerd cilium calicoctl k3d k3s kind minikube "
-    "k0s microk8s "
-    "kubeadm talosctl rke velero crossplane tkn nomad consul vault boundary waypoint packer terraform tofu "
-    "terragrunt pulumi "
-    "vagrant virsh virt-install qm pct pvesh vboxmanage vmrun multipass lxc incus limactl colima orb proxmox xe "
-    "esxcli govc "
-    "etcdctl zkcli.sh kafka-topics kafka-topics.sh kafka-consumer-groups.sh kafka-delete-records.sh rpk nats "
-    "pulsar-admin "
-    "rabbitmqctl rabbitmqadmin celery influx mongocli atlas ccloud confluent stripe twilio sendgrid auth0 okta "
-    "circleci travis "
-    "buildkite-agent jenkins-cli tkn glab gh hub restic borg duplicity kopia rdiff-backup tarsnap burp b3 "
-    "zfs-auto-snapshot "
-    "ceph rbd rados gluster mongorestore cockroach ysqlsh yugabyted dolt lakectl dvc databricks snow dbt prefect "
-    "airflow dagster "
-    "salt salt-call puppet chef knife teleport tsh tctl okteto tilt skaffold devspace garden ngrok cloudflared cf "
-    "faas-cli fn "
-    "meltano fivetran sentry-cli datadog-ci newrelic pagerduty launchdarkly ldcli contentful sanity shopify wp "
-    "drush ghost "
-    "nixops colmena deploy-rs hcp keybase step certbot acme.sh lego porkbun cli53 flarectl dnscontrol octodns "
-    "tailscale zerotier-cli"
+_TOOLS = (
+    "aws gcloud az gsutil bq rclone mc s3cmd s5cmd b2 azcopy doctl hcloud linode-cli scw exo oci ibmcloud aliyun tccli "
+    "yc openstack vultr-cli upctl civo heroku fly flyctl vercel netlify firebase railway render wrangler supabase "
+    "neonctl pscale turso planetscale convex amplify sst cdk sam serverless sls chalice zappa eb copilot lightsailctl "
+    "ecs-cli eksctl kops kubectl oc helm helmfile kustomize argocd argo flux istioctl linkerd cilium calicoctl k3d k3s "
+    "kind minikube k0s microk8s kubeadm talosctl rke velero crossplane tkn nomad consul vault boundary waypoint packer "
+    "terraform tofu terragrunt pulumi vagrant virsh virt-install qm pct pvesh vboxmanage vmrun multipass lxc incus "
+    "limactl colima orb proxmox xe esxcli govc etcdctl zkcli.sh kafka-topics kafka-topics.sh kafka-consumer-groups.sh "
+    "kafka-delete-records.sh rpk nats pulsar-admin rabbitmqctl rabbitmqadmin celery influx mongocli atlas ccloud "
+    "confluent stripe twilio sendgrid auth0 okta circleci travis buildkite-agent jenkins-cli tkn glab gh hub restic "
+    "borg duplicity kopia rdiff-backup tarsnap burp b3 zfs-auto-snapshot ceph rbd rados gluster mongorestore cockroach "
+    "ysqlsh yugabyted dolt lakectl dvc databricks snow dbt prefect airflow dagster salt salt-call puppet chef knife "
+    "teleport tsh tctl okteto tilt skaffold devspace garden ngrok cloudflared cf faas-cli fn meltano fivetran "
+    "sentry-cli datadog-ci newrelic pagerduty launchdarkly ldcli contentful sanity shopify wp drush ghost nixops "
+    "colmena deploy-rs hcp keybase step certbot acme.sh lego porkbun cli53 flarectl dnscontrol octodns tailscale "
+    "zerotier-cli"
 )
 #: Read from the beginning or end of a word: ``delete-stack``, ``apps:destroy``, ``sites:delete``.
 _VERBS = names(
-    "delete del destroy remove rm rb rmi terminate purge reset wipe drop uninstall undeploy deprovision "
-    "deallocate nuke prune forget "
-    "flush erase shutdown poweroff stop down kill drain evict undefine unregister deregister revoke disable "
-    "truncate decommission "
-    "taint undo rollback suspend pause detach cancel-all scale-down expire archive-delete unpublish takedown "
-    "teardown cleanup "
-    "delete_queue delete_vhost delete_user stop_app force_reset purge_queue clear rotate-secrets close-account "
-    "seal deactivate"
+    "delete del destroy remove rm rb rmi terminate purge reset wipe drop uninstall undeploy deprovision deallocate "
+    "nuke prune forget flush erase shutdown poweroff stop down kill drain evict undefine unregister deregister revoke "
+    "disable truncate decommission taint undo rollback suspend pause detach cancel-all scale-down expire "
+    "archive-delete unpublish takedown teardown cleanup delete_queue delete_vhost delete_user stop_app force_reset "
+    "purge_queue clear rotate-secrets close-account seal deactivate"
 )
 _SPLIT = re.compile(r"[-:_.]")
 #: Words that begin with a verb and are harmless.
 _FALSE_FRIENDS = names("stop-words rm-dups reset-failed disable-telemetry pause-image clear-screen down-to drop-in")
 #: What these programs call less than destructive.
-_HARMLESS: dict[str, frozenset[str]] = {
+_HARMLESS = {
     "gh": names("close cancel disable-x"),
     "terraform": names("down clear"),
     "minikube": names("stop pause"),
-    "colima": names("stop"),
     "vagrant": names("halt suspend"),
     "celery": names("purge-x"),
     "tilt": names("down"),
     "dbt": names("clean"),
     "airflow": names("pause"),
+    "colima": names("stop"),
     "ngrok": names("stop"),
     "tailscale": names("status"),
 }
@@ -77,6 +63,7 @@ _GRANTS = re.compile(
     r"(?:attach|put)-(?:user|role|group)-policy|add-user-to-group|create-access-key|create-login-profile|add-iam-policy-binding|set-iam-policy"
     r"|update-assume-role-policy|set_user_tags|set_permissions|add-member|put-bucket-(?:policy|acl)|delete-public-access-block",
 )
+_GIVES = re.compile(r"create|attach|add|put|set|assign|bind|grant|update|patch")
 
 
 def _verb_in(word: str) -> bool:
@@ -91,22 +78,15 @@ def _verb_in(word: str) -> bool:
 #: First words by which a forge is only talked to, whatever verb follows.
 _TALK = names("api search pr issue mr browse")
 _DELETING = names("--delete --purge --destroy --deletedata --delete-excluded --remove-source-files --prune")
-_FORGE_CHANGES = (
-    ("secret", "set"),
-    ("variable", "set"),
-    ("ssh-key", "add"),
-    ("repo", "edit"),
-    ("repo", "rename"),
-    ("repo", "archive"),
+_FORGE_CHANGES = ("secret set", "variable set", "ssh-key add", "repo edit", "repo rename", "repo archive")
+#: First words that change what runs or who may use it, although none of them is a verb of destruction.
+_CHANGES = by_program(
+    {
+        "gh": (*_FORGE_CHANGES, "release create", "release edit", "release upload"),
+        "glab": _FORGE_CHANGES,
+        "terraform tofu": ("state push", "force-unlock", "state replace-provider"),
+    }
 )
-_STATE_CHANGES = (("state", "push"), ("force-unlock",), ("state", "replace-provider"))
-#: First words of a program that change what runs or who may use it, although none of them is a verb of destruction.
-_CHANGES: dict[str, tuple[tuple[str, ...], ...]] = {
-    "gh": (*_FORGE_CHANGES, ("release", "create"), ("release", "edit"), ("release", "upload")),
-    "glab": _FORGE_CHANGES,
-    "terraform": _STATE_CHANGES,
-    "tofu": _STATE_CHANGES,
-}
 
 
 def _destroys(call: Call) -> bool:
@@ -118,9 +98,9 @@ def _destroys(call: Call) -> bool:
     flags = {word.partition("=")[0] for word in call.args}
     if not _DELETING.isdisjoint(flags):
         return call.program != "git"
-    changes = _CHANGES.get(call.program, ())
+    line = " ".join((*operands[:2], ""))
     return (
-        any(tuple(operands[: len(words)]) == words for words in changes)
+        any(line.startswith(f"{words} ") for words in _CHANGES.get(call.program, ()))
         or any(_SCALE_TO_ZERO.match(word) for word in call.args)
         or _replaces(call, operands, flags)
         or _deploys_unseen(call, operands, flags)
@@ -146,7 +126,9 @@ def _replaces(call: Call, operands: list[str], flags: set[str]) -> bool:
 def _deploys_unseen(call: Call, operands: list[str], flags: set[str]) -> bool:
     match call.program:
         case "terraform" | "tofu" | "terragrunt":
-            return _applies_unseen(call)
+            unasked = ("auto-approve", "auto-approve=true", "terragrunt-non-interactive")
+            applies = not {"apply", "destroy", "run-all"}.isdisjoint(call.args)
+            return applies and any(word.lstrip("-") in unasked for word in call.args)
         case "pulumi" | "cdk" | "sst":
             is_asked = flags.isdisjoint(("-y", "--yes", "--skip-preview", "--require-approval=never"))
             return operands[:1] in (["up"], ["deploy"]) and not is_asked
@@ -171,29 +153,17 @@ def _operands(call: Call) -> list[str]:
 
 
 _VALUES = names(
-    "-n --namespace --context --kubeconfig --profile --region -p --project --account -a --app -f --file -H --host "
-    "-c --config "
-    "--resource-group -g --cluster --bootstrap-server --address -e --endpoint --output -o -l --selector --query "
-    "--org -R --repo -s --stack"
+    "-n --namespace --context --kubeconfig --profile --region -p --project --account -a --app -f --file -H --host -c "
+    "--config --resource-group -g --cluster --bootstrap-server --address -e --endpoint --output -o -l --selector "
+    "--query --org -R --repo -s --stack"
 )
-
-
-def _applies_unseen(call: Call) -> bool:
-    return any(word in call.args for word in ("apply", "destroy", "run-all")) and any(
-        word.lstrip("-") in ("auto-approve", "auto-approve=true", "terragrunt-non-interactive") for word in call.args
-    )
 
 
 def _grants(call: Call) -> bool:
     text = " ".join(call.args)
     if _ADMIN.search(text) is not None:
-        return any(
-            word in text
-            for word in ("create", "attach", "add", "put", "set", "assign", "bind", "grant", "update", "patch")
-        )
-    return _GRANTS.search(text) is not None or (
-        "role" in call.args and "assignment" in call.args and "create" in call.args
-    )
+        return _GIVES.search(text) is not None
+    return _GRANTS.search(text) is not None or {"role", "assignment", "create"} <= set(call.args)
 
 
 _DELETE_QUERY = re.compile(
@@ -218,23 +188,18 @@ RULES = (
     Rule(
         "destroy-resources",
         "deletes, stops or overwrites resources of a cluster, cloud or service",
-        ((_TOOLS, _destroys),),
+        {_TOOLS: _destroys},
     ),
     Rule(
         "http-delete",
         "asks a server to delete something",
-        ((names("curl wget http https xh xhs curlie gh glab hurl wget2 restish"), _sends_delete),),
+        {"curl wget http https xh xhs curlie gh glab hurl wget2 restish": _sends_delete},
     ),
-    Rule("grant-admin", "gives someone far-reaching rights", ((_TOOLS, _grants),)),
+    Rule("grant-admin", "gives someone far-reaching rights", {_TOOLS: _grants}),
 )
 
 #: Programs that are not known but named like a tool for administration.
 LIKE_A_TOOL = re.compile(r"\w(?:ctl|[-_]cli|[-_]?admin|adm)(?:\.sh)?$|-uninstall(?:\.sh)?$")
-
-
-def like_a_tool(program: str) -> bool:
-    """Whether an unknown program has a name like a tool for administration."""
-    return LIKE_A_TOOL.search(program) is not None
 
 
 def destroys_by_name(call: Call) -> bool:

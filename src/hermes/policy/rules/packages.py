@@ -6,62 +6,56 @@ import re
 
 from hermes.policy.call import Call
 from hermes.policy.rules.rule import Rule
-from hermes.policy.shell.words import names
+from hermes.policy.shell.words import by_program, names
 
-_MANAGERS = names(
-    "npm yarn pnpm bun npx pnpx bunx lerna nx rush changeset semantic-release np auto release-it twine poetry uv "
-    "flit hatch pdm rye "
-    "maturin pipenv python setup.py cargo gem bundle mvn mvnw gradle gradlew sbt lein dotnet nuget vsce ovsx "
-    "conda anaconda jsr "
-    "deno wasm-pack goreleaser cabal stack opam mix rebar3 pod conan cpan-upload luarocks dart flutter pub "
-    "ansible-galaxy "
-    "charmcraft snapcraft helm oras crane skopeo docker podman nerdctl buildah composer rake elm spago hackage raco "
-    "tfx clawhub fastlane xcrun wp gcloud-artifacts quarto vcpkg spack mason cpack"
+_MANAGERS = (
+    "npm yarn pnpm bun npx pnpx bunx lerna nx rush changeset semantic-release np auto release-it twine poetry uv flit "
+    "hatch pdm rye maturin pipenv python setup.py cargo gem bundle mvn mvnw gradle gradlew sbt lein dotnet nuget vsce "
+    "ovsx conda anaconda jsr deno wasm-pack goreleaser cabal stack opam mix rebar3 pod conan cpan-upload luarocks dart "
+    "flutter pub ansible-galaxy charmcraft snapcraft helm oras crane skopeo docker podman nerdctl buildah composer "
+    "rake elm spago hackage raco tfx clawhub fastlane xcrun wp gcloud-artifacts quarto vcpkg spack mason cpack"
 )
 _PUBLISHES = names(
     "publish unpublish yank deprecate hex.publish release:perform bintrayupload publishtomavencentral npm:publish"
 )
 #: Words that publish with these programs, and mean something else with others.
-_ALSO: dict[str, frozenset[str]] = {
-    **dict.fromkeys(
-        names("twine luarocks cabal stack conan anaconda snapcraft setup.py python charmcraft"), names("upload release")
-    ),
-    **dict.fromkeys(names("gem nuget dotnet pod helm oras crane docker podman nerdctl buildah"), names("push")),
-    **dict.fromkeys(names("mvn mvnw sbt lein"), names("deploy release deploy:deploy-file")),
-    "skopeo": names("copy sync"),
-    "goreleaser": names("release"),
-    "npm": names("owner access token hook team profile dist-tag"),
-    "cargo": names("owner"),
-    "gem": names("owner push"),
-    "fastlane": names("deliver upload_to_app_store pilot supply"),
-    "xcrun": names("altool notarytool"),
-}
+_ALSO = by_program(
+    {
+        "twine luarocks cabal stack conan anaconda snapcraft setup.py charmcraft": names("upload release"),
+        "nuget dotnet pod helm oras crane docker podman nerdctl buildah": names("push"),
+        "mvn mvnw sbt lein": names("deploy release deploy:deploy-file"),
+        "skopeo": names("copy sync"),
+        "goreleaser": names("release"),
+        "npm": names("owner access token hook team profile dist-tag"),
+        "cargo": names("owner"),
+        "gem": names("owner push"),
+        "fastlane": names("deliver upload_to_app_store pilot supply"),
+        "xcrun": names("altool notarytool"),
+    }
+)
 _CHANGES = names("add rm remove set revoke create grant delete --add --remove -a -r")
 _REHEARSALS = names("--dry-run --dryrun -n --skip-publish --snapshot --help -h --test")
-_SYSTEM_REMOVES: dict[str, frozenset[str]] = {
-    **dict.fromkeys(
-        names("apt apt-get aptitude nala"), names("remove purge autoremove autopurge dist-upgrade --purge")
-    ),
-    **dict.fromkeys(names("yum dnf dnf5 microdnf tdnf"), names("remove erase autoremove distro-sync swap history")),
-    "zypper": names("remove rm dup"),
-    "apk": names("del"),
-    "snap": names("remove"),
-    "flatpak": names("uninstall remove"),
-    "brew": names("uninstall remove rm zap untap"),
-    "port": names("uninstall"),
-    "pkg": names("delete remove autoremove"),
-    "emerge": names("--unmerge --depclean -c -C"),
-    "opkg": names("remove"),
-    **dict.fromkeys(names("choco winget scoop"), names("uninstall")),
-    "nix-env": names("-e --uninstall"),
-    "dpkg": names("-r -P --remove --purge --force-all"),
-    "rpm": names("-e --erase --nodeps"),
-    "softwareupdate": names("--install -i"),
-    "guix": names("remove"),
-    "swupd": names("bundle-remove"),
-    "rpm-ostree": names("uninstall override rebase reset"),
-    "do-release-upgrade": names(""),
-}
+#: Words that remove software.
+_REMOVES = by_program(
+    {
+        "apt apt-get aptitude nala": names("remove purge autoremove autopurge dist-upgrade --purge"),
+        "yum dnf dnf5 microdnf tdnf": names("remove erase autoremove distro-sync swap history"),
+        "zypper": names("remove rm dup"),
+        "apk": names("del"),
+        "snap opkg guix": names("remove"),
+        "flatpak": names("uninstall remove"),
+        "brew": names("uninstall remove rm zap untap"),
+        "port choco winget scoop": names("uninstall"),
+        "pkg": names("delete remove autoremove"),
+        "emerge": names("--unmerge --depclean -c -C"),
+        "nix-env": names("-e --uninstall"),
+        "dpkg": names("-r -P --remove --purge --force-all"),
+        "rpm": names("-e --erase --nodeps"),
+        "softwareupdate": names("--install -i"),
+        "swupd": names("bundle-remove"),
+        "rpm-ostree": names("uninstall override rebase reset"),
+    }
+)
 
 
 _RELEASERS = names("semantic-release np release-it")
@@ -76,7 +70,7 @@ def _publishes(call: Call) -> bool:
         return False
     words = _words(call)
     program = call.program
-    if program == "python" or program.startswith("python"):
+    if program.startswith("python"):
         return _python_publishes(call)
     if program in ("gradle", "gradlew"):
         return any(
@@ -109,15 +103,12 @@ def _removes(call: Call) -> bool:
         return False
     if call.program == "pacman":
         return any(word.startswith(("-R", "--remove")) for word in call.args)
-    if call.program in ("xbps-remove", "pkg_delete", "do-release-upgrade"):
+    removes = _REMOVES.get(call.program)
+    if removes is None or (call.program == "rpm" and any(word[:2] == "-e" for word in call.args)):
         return True
-    removes = _SYSTEM_REMOVES[call.program]
-    return any(word in removes for word in call.args[:6]) or (
-        call.program == "rpm" and any(word[:2] == "-e" for word in call.args)
-    )
+    return not removes.isdisjoint(call.args[:6])
 
 
-_INSTALLERS = names("pip pip3 pipx uv npm yarn pnpm bun gem cargo go conda mamba poetry pdm composer luarocks brew")
 _RUNNERS = names("npx pnpx bunx uvx")
 _RUNS_PACKAGE = names("exec x dlx run tool")
 #: An address that is neither this machine nor checked by TLS.
@@ -148,18 +139,21 @@ def _removes_environment(call: Call) -> bool:
 
 
 RULES = (
-    Rule("publish-package", "publishes or withdraws a package, image or release", ((_MANAGERS, _publishes),)),
+    Rule("publish-package", "publishes or withdraws a package, image or release", {_MANAGERS: _publishes}),
     Rule(
         "remove-packages",
         "removes software from the system, or a whole environment",
-        (
-            (frozenset(_SYSTEM_REMOVES) | names("pacman xbps-remove pkg_delete"), _removes),
-            (names("conda mamba micromamba pyenv pip pip3 uv"), _removes_environment),
-        ),
+        {
+            " ".join((*_REMOVES, "pacman xbps-remove pkg_delete do-release-upgrade")): _removes,
+            "conda mamba micromamba pyenv pip pip3 uv": _removes_environment,
+        },
     ),
     Rule(
         "unchecked-package",
         "installs or runs a package from an address that no one checks",
-        ((_INSTALLERS | _RUNNERS, _fetches_code),),
+        {
+            "pip pip3 pipx uv npm yarn pnpm bun gem cargo go conda mamba poetry pdm": _fetches_code,
+            "composer luarocks brew npx pnpx bunx uvx": _fetches_code,
+        },
     ),
 )

@@ -6,38 +6,36 @@ import re
 
 from hermes.policy.call import Call
 from hermes.policy.rules.rule import Rule
-from hermes.policy.shell.words import names
+from hermes.policy.shell.words import by_program, names
 
 _OWN_NAME = re.compile(r"\bhermes(?:[-_]agent)?\b", re.IGNORECASE)
 #: Commands with their verbs that ask; none means that every use does. Those that serve are among them: the page prints
 #: the token with which approvals are answered.
-_CHANGES = {
-    **dict.fromkeys(("update", "uninstall", "setup", "install", "web", "api", "serve", "worker"), names("")),
-    "gateway": names("run stop restart uninstall install retry approve add revoke"),
-    "a2a": names("serve"),
-    "trust": names("add remove"),
-    "skills": names("add remove install"),
-    "workers": names("drain evict"),
-    "db": names("migrate copy"),
-    "local": names("install remove"),
-    "checkpoints": names("restore prune"),
-    "config": names("set unset edit migrate"),
-    "approvals": names("revoke allow add grant approve deny answer"),
-    "auth": names("add login import set remove logout use"),
-    "credentials": names("add set remove"),
-    "mcp": names("add remove enable login logout serve"),
-    "cron": names("add create remove rm edit run resume pause tick daemon"),
-    "memory": names("add remove clear use off"),
-    "profile": names("create use delete"),
-    "model": names("set"),
-    "login": names(""),
-    "logout": names(""),
-    "plugins": names("install uninstall remove enable disable update"),
-    "hooks": names("accept allow consent revoke"),
-    "sessions": names("delete prune clear"),
-}
-
-
+_CHANGES = by_program(
+    {
+        "update uninstall setup install web api serve worker login logout": names(""),
+        "gateway": names("run stop restart uninstall install retry approve add revoke"),
+        "a2a": names("serve"),
+        "trust": names("add remove"),
+        "skills": names("add remove install"),
+        "workers": names("drain evict"),
+        "db": names("migrate copy"),
+        "local": names("install remove"),
+        "checkpoints": names("restore prune"),
+        "config": names("set unset edit migrate"),
+        "approvals": names("revoke allow add grant approve deny answer"),
+        "auth": names("add login import set remove logout use"),
+        "credentials": names("add set remove"),
+        "mcp": names("add remove enable login logout serve"),
+        "cron": names("add create remove rm edit run resume pause tick daemon"),
+        "memory": names("add remove clear use off"),
+        "profile": names("create use delete"),
+        "model": names("set"),
+        "plugins": names("install uninstall remove enable disable update"),
+        "hooks": names("accept allow consent revoke"),
+        "sessions": names("delete prune clear"),
+    }
+)
 _UNGUARDED = names("--yolo --approve --auto-approve --accept-hooks --trust")
 
 
@@ -61,10 +59,6 @@ def _changes_itself(call: Call) -> bool:
     return verbs is not None and (not verbs or not verbs.isdisjoint(operands[1:2]))
 
 
-def _uninstalls(call: Call) -> bool:
-    return "uninstall" in call.args and any(_OWN_NAME.fullmatch(word) for word in call.args)
-
-
 def _ends_itself(call: Call) -> bool:
     text = " ".join([call.source, *call.args])
     if _PARENT.search(text) is not None:
@@ -74,11 +68,7 @@ def _ends_itself(call: Call) -> bool:
     )
 
 
-def _answers_approvals(call: Call) -> bool:
-    """An HTTP client that answers an approval at the API or at the page, which is for people."""
-    return any(_APPROVAL_URL.search(word) is not None for word in call.args)
-
-
+#: Where an approval is answered at the API or at the page, which is for people.
 _APPROVAL_URL = re.compile(r"/v1/runs/[^/?#\s]+/approval|/api/approvals/", re.IGNORECASE)
 _PARENT = re.compile(r"hermes|\bPPID\b|\bppid\b|/proc/self/stat", re.IGNORECASE)
 
@@ -97,26 +87,22 @@ def _opens_own_files(call: Call) -> bool:
 
 
 def _clones_into_home(call: Call) -> bool:
-    return not {"clone", "init", "worktree", "submodule", "checkout", "pull"}.isdisjoint(
-        call.args
-    ) and _opens_own_files(call)
+    works = not {"clone", "init", "worktree", "submodule", "checkout", "pull"}.isdisjoint(call.args)
+    return works and _opens_own_files(call)
 
-
-_DATABASE_CLIENTS = names(
-    "sqlite3 sqlite duckdb litecli sqlite-utils datasette usql pip npm uv poetry mkfifo mkdir unzip tar"
-)
 
 RULES = (
     Rule(
         "own-runtime",
         "stops or changes this agent, or removes its safeguards",
-        (
-            (names("hermes python"), _changes_itself),
-            (names("pip pipx uv conda"), _uninstalls),
-            (names("kill pkill killall skill gdb lldb strace reptyr gcore"), _ends_itself),
-            (_DATABASE_CLIENTS, _opens_own_files),
-            (names("git hub"), _clones_into_home),
-            (names("curl wget http https httpie xh curlie aria2c"), _answers_approvals),
-        ),
+        {
+            "hermes python": _changes_itself,
+            "pip pipx uv conda": lambda call: "uninstall" in call.args and any(map(_OWN_NAME.fullmatch, call.args)),
+            "kill pkill killall skill gdb lldb strace reptyr gcore": _ends_itself,
+            "sqlite3 sqlite duckdb litecli sqlite-utils datasette usql": _opens_own_files,
+            "pip npm uv poetry mkfifo mkdir unzip tar": _opens_own_files,
+            "git hub": _clones_into_home,
+            "curl wget http https httpie xh curlie aria2c": lambda call: any(map(_APPROVAL_URL.search, call.args)),
+        },
     ),
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hermes.policy.call import Call, read_options
-from hermes.policy.shell.words import names
+from hermes.policy.rules.rule import REDIRECTED, Checks
+from hermes.policy.shell.words import by_program
 
 
 def written_paths(call: Call) -> list[str]:
@@ -22,10 +23,6 @@ def written_kinds(call: Call) -> frozenset[str]:
     return call.written_kinds
 
 
-def _all_operands(call: Call) -> list[str]:
-    return call.options.operands
-
-
 def _last_operand(call: Call) -> list[str]:
     """``cp A B``: B, and each file in it that a copy would replace."""
     named = call.values("t", "target-directory")
@@ -38,11 +35,6 @@ def _last_operand(call: Call) -> list[str]:
     return [folder, *(f"{folder.rstrip('/')}/{source.rstrip('/').rpartition('/')[2]}" for source in sources)]
 
 
-def _moved(call: Call) -> list[str]:
-    """A move deletes its source."""
-    return [*_last_operand(call), *call.options.operands[:-1]]
-
-
 def _in_place(call: Call) -> list[str]:
     if not (call.options.has("i", "in-place") or any(word.startswith("-i") for word in call.args)):
         return []
@@ -51,14 +43,9 @@ def _in_place(call: Call) -> list[str]:
     return operands if scripted else operands[1:]
 
 
-def _dd(call: Call) -> list[str]:
-    return [word[3:] for word in call.args if word.startswith("of=")]
-
-
 def _download(call: Call) -> list[str]:
-    return [
-        path for path in [*downloaded_files(call), *call.values("P", "output-dir", "directory-prefix")] if path != "-"
-    ]
+    named = [*downloaded_files(call), *call.values("P", "output-dir", "directory-prefix")]
+    return [path for path in named if path != "-"]
 
 
 def downloaded_files(call: Call) -> list[str]:
@@ -72,17 +59,9 @@ def _archive(call: Call) -> list[str]:
         return call.values("d")
     first = call.args[0] if call.args else ""
     extracts = call.options.has("x", "extract", "get") or (first[:1] != "-" and "x" in first)
-    return (
-        call.values("C", "directory")
-        if extracts
-        else call.values("f", "file")
-        if call.options.has("c", "create")
-        else []
-    )
-
-
-def _patched(call: Call) -> list[str]:
-    return [*call.options.operands[:1], *call.values("do", "directory", "output")]
+    if extracts:
+        return call.values("C", "directory")
+    return call.values("f", "file") if call.options.has("c", "create") else []
 
 
 def _cloned(call: Call) -> list[str]:
@@ -96,22 +75,28 @@ def _after(call: Call, *options: str) -> list[str]:
     return [call.args[at + 1] for at, word in enumerate(call.args[:-1]) if word in options]
 
 
-_TARGETS: dict[str, Callable[[Call], list[str]]] = {
-    **dict.fromkeys(
-        names("tee gtee sponge rm grm unlink truncate fallocate shred ed ex chattr touch srm"),
-        _all_operands,
-    ),
-    **dict.fromkeys(names("cp gcp install ln rsync scp ginstall"), _last_operand),
-    **dict.fromkeys(names("mv gmv"), _moved),
-    **dict.fromkeys(names("sed gsed perl"), _in_place),
-    **dict.fromkeys(names("dd gdd dcfldd dc3dd"), _dd),
-    **dict.fromkeys(names("curl wget fetch aria2c"), _download),
-    **dict.fromkeys(names("tar bsdtar unzip"), _archive),
-    "patch": _patched,
-    "git": _cloned,
-    "zip": lambda call: call.options.operands[:1],
-    "gpg": lambda call: call.values("o", "output"),
-    "openssl": lambda call: [*call.values("", "out", "keyout"), *_after(call, "-out", "-keyout")],
-    **dict.fromkeys(names("7z 7za"), lambda call: [word[2:] for word in call.args if word.startswith("-o")]),
-}
-PROGRAMS = frozenset(_TARGETS)
+_TARGETS: dict[str, Callable[[Call], list[str]]] = by_program(
+    {
+        "tee gtee sponge rm grm unlink truncate fallocate shred ed ex chattr touch srm": lambda call: (
+            call.options.operands
+        ),
+        "cp gcp install ln rsync scp ginstall": _last_operand,
+        # A move deletes its source.
+        "mv gmv": lambda call: [*_last_operand(call), *call.options.operands[:-1]],
+        "sed gsed perl": _in_place,
+        "dd gdd dcfldd dc3dd": lambda call: [word[3:] for word in call.args if word.startswith("of=")],
+        "curl wget fetch aria2c": _download,
+        "tar bsdtar unzip": _archive,
+        "patch": lambda call: [*call.options.operands[:1], *call.values("do", "directory", "output")],
+        "git": _cloned,
+        "zip": lambda call: call.options.operands[:1],
+        "gpg": lambda call: call.values("o", "output"),
+        "openssl": lambda call: [*call.values("", "out", "keyout"), *_after(call, "-out", "-keyout")],
+        "7z 7za": lambda call: [word[2:] for word in call.args if word.startswith("-o")],
+    }
+)
+
+
+def writing(kind: str) -> Checks:
+    """Checks for writes to sensitive files of a kind."""
+    return dict.fromkeys((" ".join(_TARGETS), REDIRECTED), lambda call: kind in written_kinds(call))

@@ -3,21 +3,8 @@
 from __future__ import annotations
 
 from hermes.policy.call import Call
-from hermes.policy.rules.rule import ANY, Predicate, Rule
-from hermes.policy.rules.targets import PROGRAMS, written_kinds
-from hermes.policy.shell.words import names
-
-_ACCOUNTS = names(
-    "useradd userdel usermod groupadd groupdel groupmod passwd chpasswd visudo vipw vigr adduser deluser chsh gpasswd "
-    "dscl"
-)
-
-
-def _writes(kind: str) -> Predicate:
-    def applies(call: Call) -> bool:
-        return kind in written_kinds(call)
-
-    return applies
+from hermes.policy.rules.rule import Rule
+from hermes.policy.rules.targets import writing
 
 
 def _changes_mode(call: Call) -> bool:
@@ -27,12 +14,12 @@ def _changes_mode(call: Call) -> bool:
 
 
 def _changes_accounts(call: Call) -> bool:
-    return not call.options.has("S", "status", "help", "version") and (
-        bool(call.args) or call.program in ("passwd", "visudo", "chpasswd")
-    )
+    without_arguments = call.program in ("passwd", "visudo", "chpasswd")
+    return not call.options.has("S", "status", "help", "version") and (bool(call.args) or without_arguments)
 
 
-def _sets_kernel_value(call: Call) -> bool:
+def sets_kernel_value(call: Call) -> bool:
+    """Whether ``sysctl`` sets something."""
     return call.options.has("wp", "write", "load", "system") or any("=" in word for word in call.options.operands)
 
 
@@ -40,22 +27,22 @@ def _changes_crontab(call: Call) -> bool:
     return not call.options.has("l") and (bool(call.args) or call.stdin.origin != "terminal")
 
 
-def _rule(key: str, description: str, *more: tuple[frozenset[str], Predicate]) -> Rule:
-    return Rule(key, description, ((PROGRAMS, _writes(key)), (ANY, _writes(key)), *more))
-
-
 RULES = (
-    _rule(
+    Rule(
         "write-system-config",
         "changes files of the system",
-        (_ACCOUNTS, _changes_accounts),
-        (names("chmod chown chgrp"), _changes_mode),
-        (names("sysctl"), _sets_kernel_value),
-        (names("crontab"), _changes_crontab),
+        {
+            **writing("write-system-config"),
+            "useradd userdel usermod groupadd groupdel groupmod passwd chpasswd": _changes_accounts,
+            "visudo vipw vigr adduser deluser chsh gpasswd dscl": _changes_accounts,
+            "chmod chown chgrp": _changes_mode,
+            "sysctl": sets_kernel_value,
+            "crontab": _changes_crontab,
+        },
     ),
-    _rule("write-ssh", "changes SSH keys or settings"),
-    _rule("write-shell-startup", "changes what runs at every login"),
-    _rule("write-credentials", "changes stored credentials"),
-    _rule("write-env-file", "changes a file of environment secrets"),
-    _rule("write-hermes-config", "changes the configuration of this agent"),
+    Rule("write-ssh", "changes SSH keys or settings", writing("write-ssh")),
+    Rule("write-shell-startup", "changes what runs at every login", writing("write-shell-startup")),
+    Rule("write-credentials", "changes stored credentials", writing("write-credentials")),
+    Rule("write-env-file", "changes a file of environment secrets", writing("write-env-file")),
+    Rule("write-hermes-config", "changes the configuration of this agent", writing("write-hermes-config")),
 )

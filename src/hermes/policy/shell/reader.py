@@ -104,10 +104,16 @@ class Shell:
 
     def read_apart(self, text: str, stdin: Flow = TERMINAL, **changes: object) -> Flow:
         """Analyse a script in a subshell."""
+        with self.subshell(**changes):
+            return self.read(text, stdin)
+
+    @contextmanager
+    def subshell(self, **changes: object) -> Generator[None]:
+        """Analyse the block with a state of its own: what it changes does not last."""
         outer = self.state
         self.state = outer.inner(**changes)
         try:
-            return self.read(text, stdin)
+            yield
         finally:
             self.state = outer
 
@@ -175,21 +181,13 @@ class Shell:
         return joined(flows)
 
     def _apart(self, node: Node, stdin: Flow) -> Flow:
-        outer = self.state
-        self.state = outer.inner()
-        try:
+        with self.subshell():
             return self.walk(node, stdin)
-        finally:
-            self.state = outer
 
     def _inside(self, node: Node, stdin: Flow) -> Flow:
         """Analyse the parts of a node in a subshell."""
-        outer = self.state
-        self.state = outer.inner()
-        try:
+        with self.subshell():
             return self._all(node, stdin)
-        finally:
-            self.state = outer
 
     def _nothing(self, _node: Node, _stdin: Flow) -> Flow:
         return NOTHING
@@ -345,13 +343,9 @@ class Shell:
 
     def call_function(self, name: str, arguments: list[str] | None, stdin: Flow) -> Flow:
         """Analyse the body of a function defined in this command line."""
-        outer = self.state
-        self.state = outer.inner(positional=arguments)
-        body = self.state.functions.pop(name)  # one level of recursion is enough
-        try:
+        with self.subshell(positional=arguments):
+            body = self.state.functions.pop(name)  # one level of recursion is enough
             return self.walk(body, stdin)
-        finally:
-            self.state = outer
 
     # Substitutions, and what was not understood
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from hermes.policy.shell.marks import CLOSE, COMMA, EMPTY, OPEN, SPLIT, UNKNOWN, plain
 
+Row = TypeVar("Row")
 #: More words than this from one pair of braces are not spelled out.
 _MOST_WORDS = 64
 
@@ -125,3 +127,8 @@ def quoted(value: str) -> str:
 def names(text: str) -> frozenset[str]:
     """The words of a text, as a set."""
     return frozenset(text.split())
+
+
+def by_program(table: Mapping[str, Row]) -> dict[str, Row]:
+    """A table with a row for each program; as written, the key of a row may name several that are alike."""
+    return {program: row for programs, row in table.items() for program in programs.split()}

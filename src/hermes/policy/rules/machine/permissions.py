@@ -6,7 +6,6 @@ import re
 
 from hermes.policy.call import Call
 from hermes.policy.rules.rule import Rule
-from hermes.policy.shell.words import names
 
 _EXPLICIT = re.compile(r"(?:^|,)[ug]*[oa][ugoa]*[+=][rxXst]*w|(?:^|,)=[rxXst]*w")
 _SETUID = re.compile(r"(?:^|,)[ugoa]*[+=][rwxX]*s")
@@ -43,15 +42,13 @@ def _gives_to_root(call: Call) -> bool:
     return _is_recursive(call) and re.match(r"(?:root|0)(?:$|[:.])|:(?:root|wheel|0)$", owner) is not None
 
 
-_CHMOD = names("chmod gchmod")
-
 RULES = (
-    Rule("world-writable", "lets every user change a file", ((_CHMOD, _opens_to_all),)),
-    Rule("set-user-id", "lets every user run a file as its owner", ((_CHMOD, _sets_id),)),
+    Rule("world-writable", "lets every user change a file", {"chmod gchmod": _opens_to_all}),
+    Rule("set-user-id", "lets every user run a file as its owner", {"chmod gchmod": _sets_id}),
     Rule(
         "recursive-permissions",
         "changes permissions of a system or home directory and all below it",
-        ((_CHMOD | names("chown chgrp chattr setfacl"), _vital_recursive),),
+        {"chmod gchmod chown chgrp chattr setfacl": _vital_recursive},
     ),
-    Rule("recursive-chown-root", "gives a directory tree to root", ((names("chown gchown chgrp"), _gives_to_root),)),
+    Rule("recursive-chown-root", "gives a directory tree to root", {"chown gchown chgrp": _gives_to_root}),
 )

@@ -5,21 +5,22 @@ from __future__ import annotations
 import re
 
 from hermes.policy.call import Call
-from hermes.policy.rules.rule import ANY, Rule
-from hermes.policy.rules.targets import PROGRAMS, written_kinds
-from hermes.policy.shell.words import names
+from hermes.policy.rules.rule import Predicate, Rule, always, operand, option, prefix
+from hermes.policy.rules.targets import writing
+from hermes.policy.shell.words import by_program, names
 
 #: Variables that make other programs load or run code.
 _LOADS_CODE = names(
     "LD_PRELOAD LD_AUDIT DYLD_INSERT_LIBRARIES PYTHONSTARTUP PERL5OPT PERL5DB RUBYOPT PROMPT_COMMAND BASH_ENV ENV "
     "GLIBC_TUNABLES GCONV_PATH PYTHONINSPECT PYTHONHOME ZDOTDIR"
 )
-_LOADS_CODE_BY = {
-    "NODE_OPTIONS": re.compile(r"--(?:require|import|loader|experimental-loader|inspect)|-r\b"),
-    "JAVA_TOOL_OPTIONS": re.compile(r"-(?:javaagent|agentlib|agentpath)"),
-    "_JAVA_OPTIONS": re.compile(r"-(?:javaagent|agentlib|agentpath)"),
-    "GIT_CONFIG_GLOBAL": re.compile(r"."),
-}
+_LOADS_CODE_BY = by_program(
+    {
+        "NODE_OPTIONS": re.compile(r"--(?:require|import|loader|experimental-loader|inspect)|-r\b"),
+        "JAVA_TOOL_OPTIONS _JAVA_OPTIONS": re.compile(r"-(?:javaagent|agentlib|agentpath)"),
+        "GIT_CONFIG_GLOBAL": re.compile(r"."),
+    }
+)
 #: Settings of git whose value is run, in ``git config KEY VALUE``.
 _GIT_RUNS = re.compile(
     r"(?:core\.(?:hookspath|fsmonitor|sshcommand|gitproxy|askpass|attributesfile)|include\.path|includeif\..*|filter\..*|diff\..*\.(?:command|textconv)"
@@ -64,39 +65,14 @@ def _manager_setting(call: Call) -> bool:
     return any(_MANAGER_SETTINGS.match(word.partition("=")[0]) for word in words[2:])
 
 
-def _enables(call: Call) -> bool:
-    operands = call.options.operands
-    verbs = (
-        "enable",
-        "link",
-        "edit",
-        "set-default",
-        "reenable",
-        "preset",
-        "add-wants",
-        "import-environment",
-        "set-environment",
-        "set-property",
-    )
-    if call.program == "launchctl":
-        return operands[:1] in (["load"], ["bootstrap"], ["enable"], ["submit"], ["setenv"])
-    if call.program == "loginctl":
-        return operands[:1] == ["enable-linger"]
-    return any(word in verbs for word in operands[:1])
+def _queues(call: Call) -> bool:
+    """A job for ``at``, from its arguments or from a pipe."""
+    return not call.options.has("lV") and bool(call.args or call.program == "batch" or call.stdin.origin != "terminal")
 
 
-def _runs_later(call: Call) -> bool:
-    if call.program == "systemd-run":
-        return any(word.startswith(("--on-", "--timer")) for word in call.args)
-    if call.program in ("at", "batch"):
-        return not call.options.has("lV") and (
-            bool(call.args) or call.program == "batch" or call.stdin.origin != "terminal"
-        )
-    if call.program == "schtasks":
-        return any(word.lower() in ("/create", "/change", "/run") for word in call.args)
-    if call.program == "pm2":
-        return call.options.operands[:1] in (["startup"], ["save"])
-    return call.program == "ssh-copy-id" or call.options.operands[:1] in (["add"], ["install"])
+def _any_case(words: str) -> Predicate:
+    wanted = names(words)
+    return lambda call: any(word.lower() in wanted for word in call.args)
 
 
 _HISTORY_VARIABLES = names("HISTFILE HISTSIZE HISTFILESIZE HISTCONTROL HISTIGNORE SAVEHIST fish_history")
@@ -111,73 +87,49 @@ def hides_history(name: str, value: str) -> bool:
     return value == "0" if "SIZE" in name or name == "SAVEHIST" else value in ("*", "ignorespace:*")
 
 
-def _wipes(call: Call) -> bool:
-    match call.program:
-        case "history":
-            return any(word[:1] == "-" and set(word[1:]) & set("cdwr") for word in call.args)
-        case "journalctl":
-            return any(word.startswith(("--vacuum", "--rotate", "--flush", "--relinquish")) for word in call.args)
-        case "dmesg":
-            return call.options.has("Ccn", "clear", "read-clear", "console-off")
-        case "wevtutil":
-            return any(word.lower() in ("cl", "clear-log", "sl") for word in call.args)
-        case "unset":
-            return any(word in _HISTORY_VARIABLES for word in call.args)
-        case "set":
-            return {"+o", "history"} <= set(call.args)
-        case "lastlog" | "faillock":
-            return call.options.has("C", "clear", "reset")
-        case "log":
-            return "erase" in call.args
-        case "fc":
-            return {"-p", "/dev/null"} <= set(call.args)
-        case "logrotate":
-            return call.options.has("f", "force")
-        case _:
-            return call.program in ("clear-eventlog", "clear-history")
-
-
-def _wipes_file(call: Call) -> bool:
-    return "wipe-logs" in written_kinds(call)
-
-
-def _writes_autorun(call: Call) -> bool:
-    return "write-autorun" in written_kinds(call)
-
-
 RULES = (
     Rule(
         "write-autorun",
         "changes a file or setting that other programs run by themselves",
-        (
-            (PROGRAMS, _writes_autorun),
-            (ANY, _writes_autorun),
-            (names("git hub"), _git_setting),
-            (names("npm yarn pnpm pip pip3 conda bundle gem cargo poetry"), _manager_setting),
-        ),
+        {
+            **writing("write-autorun"),
+            "git hub": _git_setting,
+            "npm yarn pnpm pip pip3 conda bundle gem cargo poetry": _manager_setting,
+        },
     ),
     Rule(
         "run-later",
         "lets code run later by itself",
-        (
-            (names("systemctl launchctl loginctl rc-update update-rc.d chkconfig"), _enables),
-            (names("systemd-run at batch schtasks pm2 ssh-copy-id"), _runs_later),
-        ),
+        {
+            "systemctl rc-update update-rc.d chkconfig": operand(
+                "enable link edit set-default reenable preset add-wants import-environment set-environment set-property"
+            ),
+            "launchctl": operand("load bootstrap enable submit setenv"),
+            "loginctl": operand("enable-linger"),
+            "systemd-run": prefix("--on- --timer"),
+            "at batch": _queues,
+            "schtasks": _any_case("/create /change /run"),
+            "pm2": operand("startup save"),
+            "ssh-copy-id": always,
+        },
     ),
     Rule("load-code", "makes other programs load code"),
     Rule(
         "wipe-logs",
         "deletes or changes logs or the history of commands",
-        (
-            (PROGRAMS, _wipes_file),
-            (ANY, _wipes_file),
-            (
-                names(
-                    "history journalctl dmesg wevtutil unset set lastlog faillock log fc clear-eventlog "
-                    "clear-history logrotate"
-                ),
-                _wipes,
-            ),
-        ),
+        {
+            **writing("wipe-logs"),
+            "history": lambda call: any(word[:1] == "-" and set(word[1:]) & set("cdwr") for word in call.args),
+            "journalctl": prefix("--vacuum --rotate --flush --relinquish"),
+            "dmesg": option("Ccn", "clear", "read-clear", "console-off"),
+            "wevtutil": _any_case("cl clear-log sl"),
+            "unset": lambda call: not _HISTORY_VARIABLES.isdisjoint(call.args),
+            "set": lambda call: {"+o", "history"} <= set(call.args),
+            "lastlog faillock": option("C", "clear", "reset"),
+            "log": lambda call: "erase" in call.args,
+            "fc": lambda call: {"-p", "/dev/null"} <= set(call.args),
+            "logrotate": option("f", "force"),
+            "clear-eventlog clear-history": always,
+        },
     ),
 )

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 from hermes.policy.call import Call
-from hermes.policy.rules.rule import ANY, Rule
+from hermes.policy.rules.rule import REDIRECTED, Rule, always, any_of, option
 from hermes.policy.rules.targets import written_paths
-from hermes.policy.shell.words import names
 
 _KILL = re.compile(r"-(?:s|-signal)?=?(?:9|SIGKILL|KILL)", re.IGNORECASE)
 _LOGIN_MANAGER = re.compile(
@@ -18,8 +17,6 @@ _LOGIN_MANAGER = re.compile(
 
 def _kills_all(call: Call) -> bool:
     """``kill -1`` and ``kill -9 -1``; the first number with a dash is the signal when something follows it."""
-    if call.program == "killall5":
-        return True
     args = call.args
     if "-l" in args or "-L" in args:
         return False
@@ -38,10 +35,6 @@ def _powers_off(call: Call) -> bool:
     )
 
 
-def _changes_runlevel(call: Call) -> bool:
-    return any(word in ("0", "6") for word in call.args)
-
-
 def _manager_powers_off(call: Call) -> bool:
     verbs = ("poweroff", "reboot", "halt", "kexec", "soft-reboot")
     verb, *units = call.options.operands or [""]
@@ -50,10 +43,6 @@ def _manager_powers_off(call: Call) -> bool:
 
 def _message_powers_off(call: Call) -> bool:
     return any(_LOGIN_MANAGER.search(word) for word in (*call.args, " ".join(call.args).replace(" ", ".")))
-
-
-def _boots_kernel(call: Call) -> bool:
-    return call.options.has("e", "exec")
 
 
 def _triggers_sysrq(call: Call) -> bool:
@@ -71,12 +60,8 @@ def _pkills_many(call: Call) -> bool:
     )
 
 
-def _killall(call: Call) -> bool:
-    return bool(call.args) and not call.options.has("lV", "list", "version", "help")
-
-
-def _fuser_kills(call: Call) -> bool:
-    return call.options.has("k", "kill")
+def _kills_some(call: Call) -> bool:
+    return _kills_found(call) or ("1" in call.args[1:] and any(map(_KILL.fullmatch, call.args)))
 
 
 def _kills_found(call: Call) -> bool:
@@ -88,10 +73,6 @@ _BY_PORT = re.compile(r"\blsof\b[^|]*-\w*i|\bss\b|\bfuser\b")
 _LOOKUP = re.compile(r"\b(?:pgrep|pidof|ps|top|pidin|jps|tasklist|systemctl)\b")
 
 
-def _kills_init(call: Call) -> bool:
-    return "1" in call.args[1:] and any(_KILL.fullmatch(word) for word in call.args)
-
-
 def _xargs_kills(call: Call) -> bool:
     inner = [word for word in call.options.operands if word not in ("sudo", "doas", "env")]
     return inner[:1] in (["kill"], ["pkill"], ["/bin/kill"]) and not _BY_PORT.search(call.around)
@@ -101,34 +82,33 @@ RULES = (
     Rule(
         "kill-everything",
         "ends every process it can reach",
-        ((names("kill killall5"), _kills_all),),
+        {"kill": _kills_all, "killall5": always},
         hardline=True,
     ),
     Rule(
         "power-off",
         "turns the machine off or restarts it",
-        (
-            (names("shutdown reboot halt poweroff stop-computer restart-computer"), _powers_off),
-            (names("init telinit"), _changes_runlevel),
-            (names("systemctl loginctl"), _manager_powers_off),
-            (names("busctl dbus-send gdbus qdbus qdbus6"), _message_powers_off),
-            (names("tee dd cp"), _triggers_sysrq),
-            (names("kexec"), _boots_kernel),
-            (ANY, _triggers_sysrq),
-        ),
+        {
+            "shutdown reboot halt poweroff stop-computer restart-computer": _powers_off,
+            "init telinit": any_of("0 6"),
+            "systemctl loginctl": _manager_powers_off,
+            "busctl dbus-send gdbus qdbus qdbus6": _message_powers_off,
+            "tee dd cp": _triggers_sysrq,
+            REDIRECTED: _triggers_sysrq,
+            "kexec": option("e", "exec"),
+        },
         hardline=True,
     ),
     Rule("fork-bomb", "starts itself over and over until the machine hangs", hardline=True),
     Rule(
         "kill-many",
         "ends processes by name or without letting them finish",
-        (
-            (names("pkill skill"), _pkills_many),
-            (names("killall"), _killall),
-            (names("fuser"), _fuser_kills),
-            (names("kill"), _kills_init),
-            (names("kill"), _kills_found),
-            (names("xargs gxargs parallel"), _xargs_kills),
-        ),
+        {
+            "pkill skill": _pkills_many,
+            "killall": lambda call: bool(call.args) and not call.options.has("lV", "list", "version", "help"),
+            "fuser": option("k", "kill"),
+            "kill": _kills_some,
+            "xargs gxargs parallel": _xargs_kills,
+        },
     ),
 )

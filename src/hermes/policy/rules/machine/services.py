@@ -4,30 +4,19 @@ from __future__ import annotations
 
 from hermes.policy.call import Call, base_name
 from hermes.policy.programs.wrappers import unwrap
-from hermes.policy.rules.rule import Rule
+from hermes.policy.rules.rule import Predicate, Rule, operand
 from hermes.policy.shell.words import names
 
 _VERBS = names(
     "stop restart disable mask kill try-restart reload-or-restart isolate rescue emergency suspend hibernate "
     "hybrid-sleep revert unload bootout remove delete shutdown down force-stop force-restart zap"
 )
-_MANAGERS = names(
-    "systemctl service launchctl rc-service rc-update sv supervisorctl initctl svcadm pm2 brew s6-rc monit sc net"
-)
-
-
 _INTERACTIVE = names("sh bash zsh dash ksh fish csh tcsh ash su login")
 
 
-def _changes_service(call: Call) -> bool:
-    operands = [word for word in call.options.operands if word]
-    if call.program == "brew":
-        return operands[:1] == ["services"] and not _VERBS.isdisjoint(operands[1:2])
-    if call.program == "net":
-        return operands[:1] == ["stop"]
-    if call.program in ("service", "rc-service"):
-        return not _VERBS.isdisjoint(operands[1:])
-    return not _VERBS.isdisjoint(operands[:2])
+def _changes_service(first: int, last: int | None) -> Predicate:
+    """For service managers: where the verb stands."""
+    return lambda call: not _VERBS.isdisjoint([word for word in call.options.operands if word][first:last])
 
 
 def _sudo_flags(call: Call) -> set[str]:
@@ -47,10 +36,6 @@ def _sudo_flags(call: Call) -> set[str]:
     return flags
 
 
-def _feeds_password(call: Call) -> bool:
-    return not _sudo_flags(call).isdisjoint("SA")
-
-
 def _opens_root_shell(call: Call) -> bool:
     if call.program in ("sudo", "doas") and not _sudo_flags(call).isdisjoint("si"):
         return True
@@ -66,18 +51,24 @@ def _becomes_another(call: Call) -> bool:
 
 
 RULES = (
-    Rule("stop-service", "stops, restarts or disables a service", ((_MANAGERS, _changes_service),)),
+    Rule(
+        "stop-service",
+        "stops, restarts or disables a service",
+        {
+            "systemctl launchctl rc-update sv supervisorctl initctl svcadm pm2 s6-rc monit sc": _changes_service(0, 2),
+            "service rc-service": _changes_service(1, None),
+            "brew": lambda call: call.options.operands[:1] == ["services"] and _changes_service(1, 2)(call),
+            "net": operand("stop"),
+        },
+    ),
     Rule(
         "sudo-password",
         "gives sudo a password without a person typing it",
-        ((names("sudo"), _feeds_password),),
+        {"sudo": lambda call: not _sudo_flags(call).isdisjoint("SA")},
     ),
     Rule(
         "root-shell",
         "opens a shell as another user",
-        (
-            (names("sudo doas pkexec run0 gosu su-exec chroot"), _opens_root_shell),
-            (names("su machinectl"), _becomes_another),
-        ),
+        {"sudo doas pkexec run0 gosu su-exec chroot": _opens_root_shell, "su machinectl": _becomes_another},
     ),
 )
