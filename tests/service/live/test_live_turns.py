@@ -58,13 +58,15 @@ class Rig:
         self.home, self.cwd, self.provider = home, cwd, provider
         self.hosts: list[Host] = []
         self.timeout: float | None = None
+        #: Whose turns are taken over from an earlier process.
+        self.platforms: tuple[str, ...] = (PLATFORM,)
 
     def process(self) -> tuple[LiveTurns, LocalDispatcher]:
         host = configured_host(self.home, self.cwd, self.provider, options={"toolsets": ["terminal"]})
         self.hosts.append(host)
-        dispatcher = LocalDispatcher(host, entries={PLATFORM: self._entry(host)})
+        dispatcher = LocalDispatcher(host, entries={PLATFORM: self._entry(host)}, platforms=self.platforms)
         dispatcher.start()
-        turns = LiveTurns(host, PLATFORM)
+        turns = LiveTurns(host, *self.platforms)
         turns.start(dispatcher)
         return turns, dispatcher
 
@@ -183,6 +185,25 @@ def test_a_turn_that_no_one_follows_continues_too(rig: Rig) -> None:
 
 
 # -- the log ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_text_of_a_turn_that_continues_after_a_restart_is_live(rig: Rig) -> None:
+    """Also where no dispatcher took the turn over at its start: the surface takes it up."""
+    turns, dispatcher = rig.process()
+    first = rig.accept(turns)
+    question = wait_for_question(first)
+    turns.close()
+    dispatcher.release()
+    rig.hosts.pop().close()
+    rig.platforms = ()
+    turns, _ = rig.process()
+    live = LiveTurn("s1", rig.hosts[-1].redactor)
+    turns.take_up(live, first.turn_id)
+    assert wait_for_question(live).id == question.id
+    turns.questions.answer(question.id, "once", "")
+    wait_until(lambda: live.has_ended, "the end")
+    said = [entry.event.text for entry in live.log if isinstance(entry.event, TextAdded)]
+    assert "".join(said) == "Said and done." and kinds(live).count(ToolEnded) == 1
 
 
 def test_followers_join_at_any_number_and_get_the_rest() -> None:

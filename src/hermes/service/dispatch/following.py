@@ -33,8 +33,8 @@ class FollowedTurn:
         self.now = DispatchedTurn("queued")
 
     def listen(self, listener: Listener) -> None:
-        """Send its events there from now on."""
-        if listener is not ignore_events:
+        """Send its events there from now on, once."""
+        if listener is not ignore_events and listener not in self.listeners.all:
             self.listeners.all.append(listener)
 
     def settle(self, now: DispatchedTurn) -> None:

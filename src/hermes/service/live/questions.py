@@ -164,7 +164,7 @@ class OpenQuestions:
         #: The journal as it was at the last look; None has it looked at again.
         self._mark: object = None
         self._thread: threading.Thread | None = None
-        self._is_closed = False
+        self._is_closed = self._is_answered = False
 
     def watch(self, turn_id: str, asked: Sequence[QuestionRow]) -> None:
         """Look for the answers to the questions of a turn that was suspended, from now on."""
@@ -179,6 +179,14 @@ class OpenQuestions:
     def of_session(self, session_id: str) -> list[QuestionRow]:
         """The open questions of a session, oldest first."""
         return list(reversed(self.stored.pending(session_id=session_id)))
+
+    def answer(self, question_id: str, answer: str, reason: str) -> QuestionRow:
+        """Store an answer; a turn that waits for it here continues at once."""
+        row = self.stored.answer(question_id, answer, reason)
+        with self._changed:
+            self._mark, self._is_answered = None, True
+            self._changed.notify_all()
+        return row
 
     def forget(self, turn_id: str) -> None:
         """Look for the answers of a turn no longer: it is about to be stopped, which withdraws its questions."""
@@ -198,8 +206,10 @@ class OpenQuestions:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._open or self._ready or self._is_closed)
-                if self._changed.wait_for(lambda: self._is_closed, pause):
+                self._changed.wait_for(lambda: self._is_closed or self._is_answered, pause)
+                if self._is_closed:
                     return
+                self._is_answered = False
             try:
                 self._look()
                 pause = _LOOK_EVERY

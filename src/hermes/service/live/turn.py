@@ -37,7 +37,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from hermes.agent.events import TurnResult
+from hermes.agent.events import Listener, TurnResult
 from hermes.base.http_server.outgoing import RedactingStream
 from hermes.base.sanitize import Redactor
 from hermes.contract.events import (
@@ -131,13 +131,16 @@ class LiveTurn:
         #: How many coroutines wait for it.
         self.followers = 0
         self.redactor = redactor
+        #: Is given the events of the turn; for a surface that shows fewer of them, or none.
+        self.listener: Listener = self.listen
         self._loop = loop
         self._text = RedactingStream(redactor)
         #: Text was added since the last reply, and before it.
         self._has_text = self._has_earlier_text = False
         #: What coroutines that wait are given when they can wait no longer.
         self._cut_off: Exception | None = None
-        self._waiters: list[asyncio.Future[None]] = []
+        #: Coroutines that wait for an entry, and the kinds of entries that they need not be woken for.
+        self._waiters: list[tuple[asyncio.Future[None], tuple[type[LiveEvent], ...]]] = []
         self._is_waking = False
         self._subscribers: list[Callable[[LiveEntry], None]] = []
 
@@ -223,7 +226,8 @@ class LiveTurn:
             except Exception:
                 log.exception("a subscriber of turn %s failed; it is called no more", self.turn_id)
                 self._subscribers.remove(subscriber)
-        self._wake_soon()
+        if any(not isinstance(event, but) for _, but in tuple(self._waiters)):
+            self._wake_soon()
 
     def cut_off(self, error: Exception) -> None:
         """Let no coroutine wait any longer, because the server stops before the turn has ended: each gets ``error``."""
@@ -241,19 +245,22 @@ class LiveTurn:
     def _wake(self) -> None:
         self._is_waking = False
         waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
+        for waiter, _ in waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def changed(self, seen: int, seconds: float | None = None) -> bool:
-        """Wait until the log has more than ``seen`` entries. False when it has not within that time."""
+    async def changed(self, seen: int, seconds: float | None = None, *, but: tuple[type[LiveEvent], ...] = ()) -> bool:
+        """Wait until the log has more than ``seen`` entries. False when it has not within that time.
+
+        ``but`` are kinds of entries that do not count.
+        """
         until = None if seconds is None else time.monotonic() + seconds
-        while len(self.log) <= seen:
+        while not self._has_news(seen, but):
             if self._cut_off is not None:
                 raise self._cut_off
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            if len(self.log) > seen or self._cut_off is not None:
+            self._waiters.append((waiter, but))
+            if self._has_news(seen, but) or self._cut_off is not None:
                 continue  # it came before there was a waiter to wake
             if until is None:
                 await waiter
@@ -264,6 +271,9 @@ class LiveTurn:
             except TimeoutError:
                 return False
         return True
+
+    def _has_news(self, seen: int, but: tuple[type[LiveEvent], ...]) -> bool:
+        return any(not isinstance(entry.event, but) for entry in self.log[seen:])
 
     async def follow(self, start: int = 0, *, silence: float | None = None) -> AsyncGenerator[list[LiveEntry]]:
         """The entries from the number ``start`` on, in batches. Ends after ``TurnOver``.

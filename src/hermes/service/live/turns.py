@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from hermes.agent.events import Listener, TurnResult, ignore_events
+from hermes.agent.events import TurnResult, ignore_events
 from hermes.base.errors import JournalError
 from hermes.host import Host
 from hermes.journal.questions import QuestionRow
@@ -32,18 +32,15 @@ class LiveTurns:
         *platforms: str,
         finish: Callable[[TurnResult], TurnResult] | None = None,
         asks_one: bool = False,
-        watches: Callable[[QuestionRow], bool] = lambda _question: True,
     ) -> None:
         """``finish`` makes the result that the surface shows of the one that a turn ended with. It may block.
 
         ``asks_one``: of several questions of a turn only the first is asked, and the turn continues with its answer.
-        ``watches``: whether a turn continues by itself when a question is answered; else the surface takes it up again.
         """
         self._host = host
         self._platforms = platforms
         self._finish = finish
         self._asks_one = asks_one
-        self._watches = watches
         self._dispatcher: Dispatcher | None = None
         self.questions = OpenQuestions(host.store, self._continue)
         #: The turns that have not ended, by their ids.
@@ -79,21 +76,21 @@ class LiveTurns:
 
     # -- turns --------------------------------------------------------------------------------------------------
 
-    def accept(self, live: LiveTurn, request: TurnRequest, *, listener: Listener | None = None) -> TurnTicket:
+    def accept(self, live: LiveTurn, request: TurnRequest) -> TurnTicket:
         """Accept a turn: it is on disk when this returns. Raises what ``Dispatcher.submit`` raises.
 
-        ``listener`` is for a surface that shows less than all events. The end of the turn is stored with the turn, and
-        found by its idempotency key: a surface that was not there then takes it up later, and is told.
+        The end of the turn is stored with the turn, and found by its idempotency key: a surface that was not there then
+        takes it up later, and is told.
         """
-        ticket = self.dispatcher.submit(request, listener=live.listen if listener is None else listener)
+        ticket = self.dispatcher.submit(request, listener=live.listener)
         live.turn_id, live.session_id = ticket.turn_id, ticket.session_id
         self._watch(live)
         return ticket
 
-    def take_up(self, live: LiveTurn, turn_id: str, *, listener: Listener | None = None) -> None:
-        """Follow a turn that is in the journal already, whether it waits, runs or has ended."""
+    def take_up(self, live: LiveTurn, turn_id: str) -> None:
+        """Follow a turn that is in the journal already, whether it waits, runs or has ended. One that was left runs."""
         live.turn_id = turn_id
-        self._watch(live, live.listen if listener is None else listener)
+        self._watch(live)
 
     def stop(self, live: LiveTurn, reason: str) -> bool:
         """Stop a turn. False when it had ended."""
@@ -109,9 +106,9 @@ class LiveTurns:
         live = self._live.get(turn_id)
         return self.dispatcher.cancel(turn_id, reason) if live is None else self.stop(live, reason)
 
-    def _watch(self, live: LiveTurn, listener: Listener = ignore_events) -> None:
+    def _watch(self, live: LiveTurn) -> None:
         self._live[live.turn_id] = live
-        self.dispatcher.watch(live.turn_id, partial(self._settled, live), listener=listener)
+        self.dispatcher.watch(live.turn_id, partial(self._settled, live), listener=live.listener)
 
     # -- their ends and their questions -------------------------------------------------------------------------
 
@@ -161,14 +158,14 @@ class LiveTurns:
             self._watch(live)
         elif asked:
             live.ask(asked)
-            self.questions.watch(live.turn_id, list(filter(self._watches, asked)))
+            self.questions.watch(live.turn_id, asked)
         else:  # the answer was faster than the turn
             self._continue(live.turn_id)
 
     def _continue(self, turn_id: str) -> None:
         """Continue a turn whose questions are answered. One that no client follows runs all the same."""
-        self.dispatcher.resume(turn_id)
         live = self._live.get(turn_id)
+        self.dispatcher.resume(turn_id, listener=ignore_events if live is None else live.listener)
         if live is not None:
             live.continued()
             self._watch(live)

@@ -44,30 +44,12 @@ def failure(result: TurnResult, *, shows_words: bool) -> ApiError | None:
     return ApiError(status, f"Agent error: {name}{words}", kind="server_error", code=code, headers=(NO_RETRY,))
 
 
-def chat_usage(usage: Usage) -> dict[str, Any]:
-    """The tokens of a turn as a chat completion has them."""
+def usage_document(usage: Usage, read: str = "prompt", written: str = "completion") -> dict[str, Any]:
+    """The tokens of a turn as a chat completion names them; a response calls them ``input`` and ``output``."""
     return {
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.output_tokens,
+        f"{read}_tokens": usage.prompt_tokens,
+        f"{written}_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        f"{read}_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+        f"{written}_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
-
-
-def response_usage(usage: Usage) -> dict[str, Any]:
-    """The tokens of a turn as a response has them."""
-    return {
-        "input_tokens": usage.prompt_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cache_read_tokens},
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-    }
-
-
-def missing_text(shown: str, answer: str) -> str:
-    """The part of the answer that was not shown while the turn ran."""
-    if not answer or shown.endswith(answer):
-        return ""
-    return f"\n\n{answer}" if shown else answer

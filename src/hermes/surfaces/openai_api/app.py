@@ -18,9 +18,7 @@ from hermes.base.http_server.rate_limits import RateLimiter
 from hermes.base.http_server.requests import is_from_program, media_type_of, read_body, request_headers
 from hermes.base.version import __version__
 from hermes.host import Host
-from hermes.service.dispatch.port import Dispatcher, TurnEntry
 from hermes.surfaces.openai_api.call import ApiCall
-from hermes.surfaces.openai_api.conversations import PLATFORM
 from hermes.surfaces.openai_api.endpoints import chat, responses
 from hermes.surfaces.openai_api.endpoints import runs as run_endpoints
 from hermes.surfaces.openai_api.errors import NO_RETRY, ApiError
@@ -38,7 +36,7 @@ _HERMES_HEADERS = ("X-Hermes-Session-Id", "X-Hermes-Session-Key", "X-Hermes-Run-
 
 
 class ApiServer:
-    """The API of one host. ``entries`` go to the dispatcher that ``start`` is given."""
+    """The API of one host."""
 
     def __init__(self, host: Host, principals: Principals, *, fallback: ASGIApp | None = None) -> None:
         """``fallback`` answers what is none of the API's paths, such as the page."""
@@ -64,19 +62,6 @@ class ApiServer:
                 allow_headers=(*_OPENAI_HEADERS, *_HERMES_HEADERS),
                 expose_headers=_HERMES_HEADERS,
             )
-
-    @property
-    def entries(self) -> Mapping[str, TurnEntry]:
-        """What surrounds the turns of the API."""
-        return {PLATFORM: self.runs.entered}
-
-    async def start(self, dispatcher: Dispatcher) -> None:
-        """Accept requests, whose turns this dispatcher runs."""
-        await self.runs.start(dispatcher)
-
-    async def aclose(self) -> None:
-        """Stop following turns."""
-        await self.runs.aclose()
 
     def routes(self) -> list[BaseRoute]:
         """The endpoints, each behind access control."""

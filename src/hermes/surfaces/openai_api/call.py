@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from hermes.agent.events import TurnResult
 from hermes.base.config.schema.sections import PrincipalScope
 from hermes.base.http_server.principals import Principal
+from hermes.surfaces.openai_api.answers import failure
 from hermes.surfaces.openai_api.conversations import SessionHeaders
 from hermes.surfaces.openai_api.errors import ApiError, invalid
 
@@ -31,6 +33,10 @@ class ApiCall(NamedTuple):
                 kind="permission_error",
                 code="insufficient_permissions",
             )
+
+    def failure(self, result: TurnResult | None) -> ApiError | None:
+        """The error of a turn without an answer, as this caller may see it."""
+        return None if result is None else failure(result, shows_words=self.principal.is_owner)
 
     def order_fields(self) -> dict[str, Any]:
         """What every order takes from the call."""

@@ -84,6 +84,14 @@ def read_conversation(items: Sequence[dict[str, Any]], where: str) -> ClientConv
     return ClientConversation(history, message, "\n\n".join(filter(None, instructions)))
 
 
+def read_input(given: str | list[dict[str, Any]], instructions: str | None) -> ClientConversation:
+    """The ``input`` of a request, a text or messages, with the ``instructions`` beside it."""
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    conversation = read_conversation(items, "input")
+    both = "\n\n".join(filter(None, (instructions, conversation.instructions)))
+    return conversation._replace(instructions=both)
+
+
 def _append(messages: list[ClientMessage], message: ClientMessage) -> None:
     """Add a message; messages of the same role in a row are one."""
     if messages and messages[-1].role == message.role:

@@ -46,7 +46,7 @@ class ApiService:
     @property
     def entries(self) -> Mapping[str, TurnEntry]:
         """What surrounds the turns of the API, for the dispatcher."""
-        return self.api.entries
+        return {PLATFORM: self.api.runs.entered}
 
     def __enter__(self) -> ApiService:
         address = self._address
@@ -74,7 +74,7 @@ class ApiService:
         """Serve until ``stop`` is set; ``stop_work`` ends the turns that run. Clients that still wait learn of it."""
         if self._listener is None:
             raise RuntimeError("the service was not entered")
-        await self.api.start(dispatcher)
+        await self.api.runs.start(dispatcher)
 
         async def finish() -> None:
             if stop_work is not None:
@@ -84,7 +84,7 @@ class ApiService:
         try:
             await http.serve_app(self.api.app, self._listener, stop, announce, finish, lifespan=False)
         finally:
-            await self.api.aclose()
+            self.api.runs.close()
 
 
 def serve(

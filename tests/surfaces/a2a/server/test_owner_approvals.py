@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from a2a.types import CancelTaskRequest, GetTaskRequest, Task
+from a2a.types import CancelTaskRequest, GetTaskRequest, SubscribeToTaskRequest, Task, TaskArtifactUpdateEvent
 
 from hermes.base.config import A2AConfig, PrincipalConfig
 from hermes.journal.questions import Questions
@@ -142,6 +142,28 @@ def test_a_task_that_waits_for_the_owner_survives_a_restart(home: Path, workdir:
                 assert run_hermes("approvals", "approve", row.id[:10], home=home, cwd=workdir).returncode == 0
             assert artifact_text(ending(agent, task_id)) == "done"
     assert (workdir / "ran").exists() and len(provider.requests) == 2
+
+
+def test_the_text_of_a_task_that_goes_on_after_a_restart_is_streamed(home: Path, workdir: Path) -> None:
+    async def follow() -> list[TaskArtifactUpdateEvent]:
+        async with calling(agent) as client:
+            chunks: list[TaskArtifactUpdateEvent] = []
+            async for event in client.subscribe(SubscribeToTaskRequest(id=task_id)):
+                if event.HasField("task"):
+                    Questions(agent.host.store).answer(row.id, "once")
+                elif event.HasField("artifact_update"):
+                    chunks.append(event.artifact_update)
+            return chunks
+
+    slow = text("one two three", chunks=["one ", "two ", "three"], chunk_delay=0.2)
+    with ScriptedProvider(by_step(tool_call("terminal", {"command": RISKY}), slow)) as provider:
+        with served(home, workdir, provider, settings(workdir)) as agent:
+            task_id = parked(agent)
+            [row] = Questions(agent.host.store).pending()
+        with served(home, workdir, provider, settings(workdir)) as agent:
+            chunks = asyncio.run(follow())
+    said = ["".join(part.text for part in chunk.artifact.parts) for chunk in chunks]
+    assert "".join(said) == "one two three" and len(said) > 1 and chunks[-1].last_chunk
 
 
 def test_without_an_answer_in_time_the_call_is_denied(home: Path, workdir: Path) -> None:

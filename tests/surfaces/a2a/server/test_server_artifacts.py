@@ -55,8 +55,8 @@ def relayed(*told: TurnEvent, answer: str | None = None, pause_after: int = -1, 
 
     async def run() -> Collected:
         queue = Collected()
-        updater, live = TaskUpdater(queue, "t", "c"), LiveTurn("s", Redactor())
-        relay = ArtifactStream(updater, live, show_tools=True, artifacts=0, has_subscribers=lambda: watched)
+        updater, live = TaskUpdater(queue, "t", "c"), LiveTurn("s", Redactor(), loop=asyncio.get_running_loop())
+        relay = ArtifactStream(updater, live, show_tools=True, has_subscribers=lambda: watched)
 
         def tell() -> None:
             for number, event in enumerate(told):
@@ -130,15 +130,14 @@ def corrected(*told: TurnEvent, texts: list[str], answer: str, is_whole: bool) -
     async def run() -> list[str]:
         queue = Collected()
         updater = TaskUpdater(queue, "t", "c")
-        live = LiveTurn("s", Redactor())
-        relay = ArtifactStream(
-            updater, live, show_tools=True, artifacts=0, has_subscribers=lambda: True, rejoins=not is_whole
-        )
+        live = LiveTurn("s", Redactor(), loop=asyncio.get_running_loop())
+        relay = ArtifactStream(updater, live, show_tools=True, has_subscribers=lambda: True)
+        if not is_whole:
+            relay.rejoin([])
         for event in told:
             relay.listen(event)
         live.end(RESULT)
         await relay.run()
-        relay.close()
         relay.listen(TextDelta("too late"))
         await relay.correct(queue.task.artifacts, texts)
         await relay.finish(answer)

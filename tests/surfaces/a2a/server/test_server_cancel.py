@@ -21,6 +21,7 @@ from a2a.types import (
 from a2a.utils.errors import TaskNotCancelableError
 
 from hermes.surfaces.a2a.server import task as task_module
+from hermes.surfaces.a2a.server.store.tasks import StoredTask
 from hermes.testing import ScriptedProvider, by_step, hanging, text, tool_call
 from support.a2a_rig import SilentModel, calling, kinds, said, served, state_name, stream
 from support.a2a_tables import a2a_tables
@@ -138,8 +139,8 @@ def test_a_job_that_is_canceled_before_its_first_step_leaves_the_task_idle(home:
         pytest.fail("it has no first step")
 
     async def run() -> None:
-        task = task_module.ActiveTask(Task(id="t"), ServerCallContext(), tables.tasks(), notify)
-        task.start(job(), ServerCallContext())
+        task = task_module.ActiveTask(StoredTask("", Task(id="t"), ""), ServerCallContext(), tables.tasks(), notify)
+        task.start(job())
         assert task.is_running
         await task.abort()
         await task.wait_until_idle()

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from a2a.server.context import ServerCallContext
 from a2a.types import CancelTaskRequest, GetTaskRequest, Part, Task, TaskState
 from google.protobuf import json_format, struct_pb2
 
@@ -18,7 +17,6 @@ from hermes.base.config import A2AConfig, PrincipalConfig
 from hermes.journal.questions import Questions
 from hermes.journal.turns.lifecycle import open_submissions
 from hermes.service.dispatch.local import LocalDispatcher
-from hermes.surfaces.a2a.server.task import ActiveTask
 from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
 from support import waiting
 from support.a2a_old_file import move_to_old_file
@@ -33,7 +31,6 @@ from support.a2a_rig import (
     status_text,
     wait_until,
 )
-from support.a2a_tables import a2a_tables
 from support.approval_rig import RISKY
 
 COLOUR = {"question": "Which colour?", "choices": ["red", "blue"]}
@@ -226,33 +223,6 @@ def test_an_approval_of_an_older_version_has_a_deadline_again(home: Path, workdi
             asyncio.run(wait())
         assert "in time" in provider.requests[-1].messages[-1]["content"]
     assert not (workdir / "ran").exists()
-
-
-def test_an_answer_waits_for_the_job_that_asked(home: Path) -> None:
-    """The question is stored, and so can be answered, a moment before that job ends."""
-
-    async def notify(_task_id: str, _event: object) -> None:
-        pytest.fail("no event")
-
-    async def run() -> None:
-        asking = asyncio.Event()
-        task = ActiveTask(Task(id="t"), ServerCallContext(), tables.tasks(), notify)
-        job = task.start(wait_for(asking), ServerCallContext())
-        await task.wait_for_end_of_question()
-        assert task.is_running, "a job that asks nothing is not waited for"
-        task.task.status.state = TaskState.TASK_STATE_INPUT_REQUIRED
-        answer = asyncio.create_task(task.wait_for_end_of_question())
-        await asyncio.sleep(0)
-        assert not answer.done()
-        asking.set()
-        await answer
-        assert job.done() and not task.is_running
-
-    async def wait_for(event: asyncio.Event) -> None:
-        await event.wait()
-
-    with a2a_tables(home) as tables:
-        asyncio.run(run())
 
 
 @pytest.mark.parametrize("is_fast", [False, True])

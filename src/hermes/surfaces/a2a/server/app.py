@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from a2a.server.context import ServerCallContext
 from a2a.server.routes import DefaultServerCallContextBuilder
-from a2a.types import TaskState
 from starlette.requests import Request
 from starlette.routing import Router
 from starlette.types import ASGIApp
@@ -21,7 +20,6 @@ from hermes.base.errors import JournalError
 from hermes.base.http_server.principals import LOCAL, Principals
 from hermes.base.http_server.rate_limits import TaskSlots
 from hermes.host import Host
-from hermes.journal.questions import QuestionRow
 from hermes.service.dispatch.choose import make_dispatcher, runs_on_workers
 from hermes.surfaces.a2a.card import REST_PATH, RPC_PATH, CardOptions, agent_card, card_routes
 from hermes.surfaces.a2a.push.sender import PushQueue
@@ -103,7 +101,6 @@ class A2AServer:
             push=self._push,
             may_push_to=self._push.accepts,
         )
-        self._runner.on_settled = self.handler.resume_parked
         self.max_body_bytes = settings.max_body_bytes
         self.app: ASGIApp = AccessMiddleware(self._router(), self.policy, self.max_body_bytes)
 
@@ -119,11 +116,12 @@ class A2AServer:
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Router) -> AsyncGenerator[None]:
         await self.recover()
-        looking = asyncio.create_task(self._look_after_tasks())
+        looking = asyncio.create_task(self._look_at_other_servers()) if self._tasks.is_shared else None
         try:
             yield
         finally:
-            looking.cancel()
+            if looking is not None:
+                looking.cancel()
             await self.aclose()
 
     async def _check_journal(self) -> None:
@@ -147,7 +145,9 @@ class A2AServer:
         """Continue the tasks whose server is gone; how many there were."""
         dead = await self._dead_servers()
         left = [one for one in await self._tasks.not_ended() if not one.runner or one.runner in dead]
-        return sum([await self.handler.recover(one, self._call_of(one.owner)) for one in left])
+        named = self.policy.principals.named
+        calls = [(one, ServerCallContext(user=PrincipalUser(named(one.owner)))) for one in left]
+        return sum([await self.handler.recover(one, call) for one, call in calls])
 
     async def _dead_servers(self) -> list[str]:
         servers, runner = await self._tasks.other_servers(), self._host.runner
@@ -170,46 +170,21 @@ class A2AServer:
         await self._push.aclose()
         await asyncio.to_thread(self._tasks.flush)
 
-    # -- deadlines of questions, and other servers of the same journal ----------------------------------------------
-
-    def _call_of(self, owner: str) -> ServerCallContext:
-        return ServerCallContext(user=PrincipalUser(self.policy.principals.named(owner)))
-
-    async def _look_after_tasks(self) -> None:
-        """Once a second: deadlines of questions, and what became of other servers; their tasks are followed closer."""
+    async def _look_at_other_servers(self) -> None:
+        """Follow the tasks of other servers closely, and look once a second what became of those servers."""
         checked_at = time.monotonic()
         while True:
-            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS if self._tasks.is_shared else _SECONDS_BETWEEN_CHECKS)
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
             try:
-                if self._tasks.is_shared:
-                    await self.handler.follow_others()
+                await self.handler.follow_others()
                 if time.monotonic() - checked_at >= _SECONDS_BETWEEN_CHECKS:
                     checked_at = time.monotonic()
-                    await self._check()
+                    await self.handler.give_up_taken()
+                    if await self._dead_servers():
+                        await self._continue_left()
             except Exception as error:
                 is_known = isinstance(error, JournalError)
                 log.warning("stored tasks cannot be looked at: %s", error, exc_info=None if is_known else error)
-
-    async def _check(self) -> None:
-        for question in await self._runner.overdue():
-            try:
-                await self._expire(question)
-            except Exception:
-                log.exception("question %s cannot be closed after its deadline", question.id)
-                await self._runner.withdraw(question, "its task cannot continue")
-        if self._tasks.is_shared:
-            await self.handler.give_up_taken()
-            if await self._dead_servers():
-                await self._continue_left()
-
-    async def _expire(self, question: QuestionRow) -> None:
-        context = await self._contexts.find(question.session_id)
-        if context is None:
-            return
-        open_tasks = await self._host.workers.run(lambda: self._tasks.open_in(*context))
-        for task_id, state in open_tasks.items():
-            if state == TaskState.TASK_STATE_INPUT_REQUIRED:
-                await self.handler.resume_overdue(task_id, self._call_of(context[0]))
 
 
 class CallContextBuilder(DefaultServerCallContextBuilder):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -13,11 +10,10 @@ from a2a.types import Artifact, Part, TaskState
 
 from hermes.agent.events import TurnResult
 from hermes.base.http_server.outgoing import call_summary, redacted
-from hermes.contract.events import ToolStarted, TurnEvent, TurnStarted
+from hermes.contract.events import ToolEnded, ToolStarted, TurnEvent, TurnStarted
 from hermes.journal.questions import QuestionRow
 from hermes.service.live.turn import (
     AttemptDropped,
-    LiveEntry,
     LiveEvent,
     LiveTurn,
     QuestionAsked,
@@ -30,58 +26,40 @@ from hermes.service.live.turn import (
 _SECONDS_BETWEEN_CHUNKS = 0.01
 #: Without subscribers, chunks are stored this often: waking the loop takes CPU time from the turn.
 _SECONDS_WITHOUT_SUBSCRIBERS = 0.05
-
-#: How a turn ended: with a result, with a question that waits for an answer, or with an error.
-TurnOutcome = TurnResult | QuestionRow | Exception
+#: What can wait for these times, with subscribers and without.
+_COLLECTED = (TextAdded,)
+_COLLECTED_WITHOUT_SUBSCRIBERS = (TextAdded, ReplyEnded, AttemptDropped, ToolEnded)
 
 
 class ArtifactStream:
     """Makes one artifact of each answer of the model, in chunks, and a status message of each tool call."""
 
     def __init__(
-        self,
-        updater: TaskUpdater,
-        live: LiveTurn,
-        *,
-        show_tools: bool,
-        artifacts: int,
-        last: str = "",
-        start: int = 0,
-        has_subscribers: Callable[[], bool],
-        rejoins: bool = False,
+        self, updater: TaskUpdater, live: LiveTurn, *, show_tools: bool, has_subscribers: Callable[[], bool]
     ) -> None:
-        """``start`` is the first entry of the log that counts.
-
-        ``rejoins``: not every event comes through, and text counts from the next reply of the model on.
-        """
         self._updater = updater
         self.live = live
+        live.listener = self.listen
         #: The next entry of the log.
-        self.at = start
-        #: Once the turn has ended or waits, or could not be begun.
-        self.outcome: TurnOutcome | None = None
-        self.ended = asyncio.Event()
+        self.at = 0
         self._show_tools = show_tools
         self._has_subscribers = has_subscribers
-        self._loop = asyncio.get_running_loop()
-        self._wakeup = asyncio.Event()
-        self._urgent = asyncio.Event()
-        #: The loop collects pieces and need not be woken for one more.
-        self._is_pausing = False
-        self._read_at = time.monotonic()
-        self._is_closed = False
-        self.rejoins = rejoins
-        self._is_whole = not rejoins
-        self._count = artifacts
+        #: Not every event comes through.
+        self.rejoins = False
+        #: Text counts; in the middle of a reply that began before, it does not.
+        self._is_whole = True
+        self._count = 0
         #: The current artifact: the text sent, and the text not sent yet.
         self._text = ""
         self._unsent = ""
         self._is_begun = False
         #: The text of the last complete artifact.
-        self._last = last
-        live.subscribe(self._added)
+        self._last = ""
 
-    # -- on the turn's thread -----------------------------------------------------------------------------------
+    def rejoin(self, texts: Sequence[str]) -> None:
+        """Follow a turn that has said this already, and may be running."""
+        self.rejoins, self._is_whole = True, False
+        self._count, self._last = len(texts), texts[-1] if texts else ""
 
     def listen(self, event: TurnEvent) -> None:
         """Add an event to the log. A ``Listener``."""
@@ -89,75 +67,22 @@ class ArtifactStream:
             self._is_whole = True
         self.live.listen(event)
 
-    def _added(self, entry: LiveEntry) -> None:
-        event = entry.event
-        if isinstance(event, TurnOver | QuestionAsked):
-            outcome = event.result if isinstance(event, TurnOver) else event.question
-            self._call_soon(self.end, outcome)
-        elif self._is_closed:
-            return
-        elif isinstance(event, ToolStarted) or self._has_subscribers():
-            self._wake(is_urgent=not isinstance(event, TextAdded))
-        elif time.monotonic() - self._read_at > _SECONDS_WITHOUT_SUBSCRIBERS:
-            self._wake(is_urgent=False)
-
-    def _wake(self, *, is_urgent: bool) -> None:
-        if is_urgent or not (self._is_pausing or self._wakeup.is_set()):
-            self._call_soon(self._set, is_urgent)
-
-    def _call_soon(self, callback: Callable[[Any], None], value: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended before the turn
-            self._loop.call_soon_threadsafe(callback, value)
-
-    def fail(self, error: Exception) -> None:
-        """The turn could not be begun."""
-        self._call_soon(self.end, error)
-
-    # -- on the loop --------------------------------------------------------------------------------------------
-
-    def close(self) -> None:
-        """Take no more events: the turn waits, and another stream will have them."""
-        self._is_closed = True
-
-    def end(self, outcome: TurnOutcome) -> None:
-        """The turn has ended, or waits for an answer."""
-        if not self.ended.is_set():
-            self.outcome = outcome
-            self.ended.set()
-            self._set(True)
-
-    def _set(self, is_urgent: bool) -> None:
-        self._wakeup.set()
-        if is_urgent:
-            self._urgent.set()
-
-    async def run(self) -> None:
-        """Forward the entries of the log until the turn has ended or waits."""
+    async def run(self) -> TurnResult | QuestionRow:
+        """Forward the entries of the log until the turn has ended or asks: its result, or the question."""
         while True:
-            await self._wakeup.wait()
-            self._wakeup.clear()
-            self._urgent.clear()
-            self._read_at = time.monotonic()
+            await self.live.changed(self.at)
+            if not self._has_subscribers():
+                await self.live.changed(self.at, _SECONDS_WITHOUT_SUBSCRIBERS, but=_COLLECTED_WITHOUT_SUBSCRIBERS)
             while self.at < len(self.live.log):
                 event = self.live.log[self.at].event
                 self.at += 1
-                if isinstance(event, TurnOver | QuestionAsked):
-                    await self.ended.wait()
-                    return
+                if isinstance(event, TurnOver):
+                    return event.result
+                if isinstance(event, QuestionAsked):
+                    return event.question
                 await self._forward(event)
-            if isinstance(self.outcome, Exception):
-                return
             if await self._send_pieces() and self._has_subscribers():
-                await self._pause()
-
-    async def _pause(self) -> None:
-        self._is_pausing = True
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SECONDS_BETWEEN_CHUNKS):
-                await self._urgent.wait()
-        self._is_pausing = False
-        if self.at < len(self.live.log):
-            self._wakeup.set()
+                await self.live.changed(self.at, _SECONDS_BETWEEN_CHUNKS, but=_COLLECTED)
 
     async def finish(self, answer: str) -> None:
         """Send the answer as an artifact, unless it was streamed as one."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar, cast
 from uuid import uuid4
 
@@ -55,7 +55,6 @@ from a2a.utils.task import apply_history_length, validate_history_length, valida
 from google.api import field_behavior_pb2
 from google.protobuf.message import Message as Request
 
-from hermes.base.http_server.rate_limits import Admission
 from hermes.surfaces.a2a.push.sender import PushQueue
 from hermes.surfaces.a2a.server.access.middleware import ADMISSION
 from hermes.surfaces.a2a.server.questions import WAITS_FOR_OWNER
@@ -179,14 +178,14 @@ class A2ARequestHandler(RequestHandler):
         """
         if self._runner.is_remote:
             await self.aclose()
-        running = [task for task in self._active.values() if task.is_running]
+        running = [task for task in self._active.values() if task.is_here and task.is_running and not task.is_parked]
         for task in running:
             task.interrupt.cancel(_SHUTDOWN)
         if running:
             ends = [asyncio.ensure_future(task.wait_until_idle()) for task in running]
             await asyncio.wait(ends, timeout=_STOP_SECONDS)
         for task in self._active.values():
-            task.end_streams()
+            task.leave()
 
     async def aclose(self) -> None:
         """Cancel what still runs."""
@@ -219,8 +218,11 @@ class A2ARequestHandler(RequestHandler):
         if known.task.status.state in TERMINAL:
             raise TaskNotCancelableError
         task = self._activate(known, context)
-        if await (task.cancel_elsewhere() if task.is_elsewhere else task.cancel()):
-            await self._runner.release(task)
+        if task.is_here:
+            await task.cancel()
+        else:
+            await task.cancel_elsewhere()
+            await self._runner.close_turn(task)
         self._drop_if_unused(task)
         if task.task.status.state != TaskState.TASK_STATE_CANCELED:
             raise TaskNotCancelableError  # it has just ended
@@ -261,7 +263,7 @@ class A2ARequestHandler(RequestHandler):
         try:
             snapshot = task.snapshot()
             yield snapshot if params is None else apply_history_length(snapshot, params.configuration)
-            if subscriber.until_idle and task.is_idle:
+            if subscriber.until_idle and not task.is_running:
                 return  # a message that was sent again, and is answered
             async for event in subscriber.events():
                 yield event
@@ -269,41 +271,24 @@ class A2ARequestHandler(RequestHandler):
             task.subscribers.discard(subscriber)
             self._drop_if_unused(task)
 
-    def resume_parked(self, task: ActiveTask) -> None:
-        """Continue a task whose question the owner has answered, or did not answer in time."""
-        if task.is_settled and not task.is_running and not task.is_ended:
-            self._start(task, None, [], task.call)
-
-    async def resume_overdue(self, task_id: str, context: ServerCallContext) -> None:
-        """Continue a task whose caller did not answer its question in time."""
-        task = self._activate(await self._known(task_id, context), context)
-        if task.is_waiting and not task.is_running:
-            with task.reserved():
-                if await task.claim():
-                    self._start(task, None, [], context)
-        self._drop_if_unused(task)
-
     async def recover(self, left: StoredTask, context: ServerCallContext) -> bool:
         """Continue a task that a server left. False for one that waits for its caller, or that another server has."""
         task = self._activate(left, context)
-        task.is_elsewhere = False
-        is_left = not (task.is_waiting and await self._runner.waits_as_before(task))
-        if is_left and not task.is_here and await task.claim(before=left.runner):
-            references = await self._references(task.task.history[0], context)
-            self._run(task, self._runner.recover(task, references), context)
-            return True
-        self._drop_if_unused(task)
-        return False
+        if task.is_here or not await task.claim():
+            self._drop_if_unused(task)
+            return False
+        self._start(task, await self._references(task.task.history[0], context), is_left=True)
+        return not task.is_waiting
 
     # -- other servers of the same journal ------------------------------------------------------------------------
 
     async def follow_others(self) -> None:
         """Pass on to subscribers and waiting calls what other servers have stored of their tasks."""
-        followed = [task for task in self._active.values() if not task.is_here and not task.is_ended]
+        followed = [task for task in self._active.values() if task.is_changed_elsewhere]
         stored = await self._tasks.stored([(task.owner, task.id) for task in followed]) if followed else {}
         for task in followed:
             newer = stored.get((task.owner, task.id))
-            if newer is not None and not task.is_here:
+            if newer is not None and task.is_changed_elsewhere:
                 task.follow(newer)
                 self._drop_if_unused(task)
 
@@ -336,17 +321,19 @@ class A2ARequestHandler(RequestHandler):
             await self._check_webhook(config)
             webhook = normalize_push_notification_config(task.id, config)
         references = await self._references(sent, context)
-        accepted = await self._tasks.accept(task.task, sent, context, webhook)
+        self._active[task.id] = task  # before the same message, sent again, can find the task stored
+        try:
+            accepted = await self._tasks.accept(task.task, sent, context, webhook)
+        finally:
+            self._drop_if_unused(task)
         if not accepted.is_new:
-            return self._activate(accepted.stored, context)
+            return self._activate(await self._known(accepted.stored.task.id, context), context)
         if webhook is not None:
             self._webhooks.note(task.id)
         task.session_id = accepted.session_id
         task.output_modes = tuple(params.configuration.accepted_output_modes)
-        self._active[task.id] = task
-        with task.reserved():
-            await self._notify(task.id, task.task)
-            self._start(task, task.task.history[0], references, context)
+        await self._notify(task.id, task.task)
+        self._start(task, references)
         return task
 
     async def _continue(self, params: SendMessageRequest, context: ServerCallContext) -> ActiveTask:
@@ -355,34 +342,26 @@ class A2ARequestHandler(RequestHandler):
         known = await self._known(message.task_id, context)
         if any(one.message_id == message.message_id and one.parts == message.parts for one in known.task.history):
             return self._activate(known, context)  # it was sent again
-        task = await self._addressed(message, context)
+        if message.context_id and message.context_id != known.task.context_id:
+            raise InvalidParamsError(message=f"task {known.task.id} belongs to the context {known.task.context_id}")
+        task = self._activate(known, context)
+        _refuse_unless_waiting(task)
+        message.context_id = known.task.context_id
         task.output_modes = tuple(params.configuration.accepted_output_modes) or task.output_modes
         if params.configuration.HasField("task_push_notification_config"):
             await self._add_webhook(task.id, params.configuration.task_push_notification_config, context)
-        references = await self._references(message, context)
-        # Again: another message may have come first, and its turn may be over already.
-        _refuse_if_ended(task.task)
-        _refuse_if_running(task)
-        with task.reserved():  # from the check to the start of the job no other message is accepted
-            if not await task.add_message(message):
-                raise UnsupportedOperationError(message=f"task {task.id} is running; wait for it, or cancel it")
-            self._start(task, message, references, context)
+            _refuse_unless_waiting(task)  # another message may have come first, and its turn may be over already
+        if not await self._runner.reply(task, message):
+            raise UnsupportedOperationError(message=f"task {task.id} is running; wait for it, or cancel it")
+        if task.is_here and task.is_running:
+            task.hold(context.state.get(ADMISSION))
         return task
 
-    def _start(
-        self, task: ActiveTask, message: Message | None, references: list[Task], context: ServerCallContext
-    ) -> None:
-        self._run(task, self._runner.answer(task, message, references), context)
-
-    def _run(self, task: ActiveTask, job: Coroutine[None, None, None], context: ServerCallContext) -> None:
+    def _start(self, task: ActiveTask, references: list[Task], *, is_left: bool = False) -> None:
         self._active[task.id] = task
-        running = task.start(job, context)
-        running.add_done_callback(lambda _: self._drop_if_unused(task))
-        running.add_done_callback(lambda _: self.resume_parked(task))
-        admission: Admission | None = context.state.get(ADMISSION)
-        if admission is not None:
-            admission.take()
-            running.add_done_callback(lambda _: admission.release())
+        job = task.start(self._runner.answer(task, references, is_left=is_left))
+        job.add_done_callback(lambda _: self._drop_if_unused(task))
+        task.hold(task.call.state.get(ADMISSION))
 
     async def _references(self, message: Message, context: ServerCallContext) -> list[Task]:
         """The tasks that a message refers to, as far as its caller owns them."""
@@ -401,20 +380,11 @@ class A2ARequestHandler(RequestHandler):
         task.status.timestamp.GetCurrentTime()
         task.history.append(message)
         task.history[0].task_id, task.history[0].context_id = task.id, task.context_id
-        has_new_context = not message.context_id
-        return ActiveTask(task, context, self._tasks, self._notify, has_new_context=has_new_context)
-
-    async def _addressed(self, message: Message, context: ServerCallContext) -> ActiveTask:
-        """The task that a message names, if it accepts one now."""
-        known = await self._known(message.task_id, context)
-        if message.context_id and message.context_id != known.task.context_id:
-            raise InvalidParamsError(message=f"task {known.task.id} belongs to the context {known.task.context_id}")
-        _refuse_if_ended(known.task)
-        task = self._activate(known, context)
-        await task.wait_for_end_of_question()
-        _refuse_if_running(task)
-        message.context_id = known.task.context_id
-        return task
+        made = ActiveTask(
+            StoredTask(context.user.user_name, task, self._tasks.runner_id), context, self._tasks, self._notify
+        )
+        made.has_new_context, made.is_left = not message.context_id, False
+        return made
 
     # -- webhooks -----------------------------------------------------------------------------------------------
 
@@ -510,10 +480,8 @@ class A2ARequestHandler(RequestHandler):
         """The active task of a stored one. The caller is its owner: only owners can read a task."""
         task = self._active.get(known.task.id)
         if task is None:
-            is_elsewhere = known.runner not in ("", self._tasks.runner_id)
-            task = ActiveTask(known.task, context, self._tasks, self._notify, is_elsewhere=is_elsewhere)
-            self._active[task.id] = task
-        elif self._tasks.is_shared and not task.is_here and not task.is_ended:
+            task = self._active[known.task.id] = ActiveTask(known, context, self._tasks, self._notify)
+        elif self._tasks.is_shared and task.is_changed_elsewhere:
             task.follow(known)
         return task
 
@@ -529,8 +497,8 @@ def _refuse_if_ended(task: Task) -> None:
         )
 
 
-def _refuse_if_running(task: ActiveTask) -> None:
-    if task.is_parked:
-        raise UnsupportedOperationError(message=f"task {task.id} is {WAITS_FOR_OWNER}; wait for it, or cancel it")
-    if task.is_running:
-        raise UnsupportedOperationError(message=f"task {task.id} is running; wait for it, or cancel it")
+def _refuse_unless_waiting(task: ActiveTask) -> None:
+    _refuse_if_ended(task.task)
+    if not task.is_waiting:
+        why = WAITS_FOR_OWNER if task.is_parked else "running"
+        raise UnsupportedOperationError(message=f"task {task.id} is {why}; wait for it, or cancel it")

@@ -78,11 +78,6 @@ def read_answer(message: Message, question: QuestionRow, principal: Principal) -
     return None if choice == _APPROVE and "approve" not in principal.scopes else choice
 
 
-def timeout_answer(question: QuestionRow) -> str:
-    """The answer to a question that the caller did not answer in time."""
-    return _DENY if question.kind == "approval" else ""
-
-
 def _read_approval(message: Message, approval_id: str) -> str | None:
     documents = _data(message)
     if not documents:

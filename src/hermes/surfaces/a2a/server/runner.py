@@ -1,4 +1,8 @@
-"""Runner of tasks: gives each message to the dispatcher as a turn, and reports its events and its end as the task's."""
+"""Runner of tasks: gives the message of a task to the dispatcher as a turn, and reports its events, questions and end.
+
+One coroutine answers a task from its message to its end. While the task waits for its caller or for the owner, it holds
+neither a slot nor its conversation; the turn goes on by itself when the answer is stored (``service/live``).
+"""
 
 from __future__ import annotations
 
@@ -6,26 +10,23 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from functools import partial
 
 from a2a.types import Message, Part, Role, Task, TaskState
 
-from hermes.agent.events import TurnResult, changed_paths, ignore_events
+from hermes.agent.events import TurnResult, changed_paths
 from hermes.base.errors import HermesError, JournalError, QueueFull, SessionBusy
 from hermes.base.http_server.outgoing import redacted
 from hermes.base.http_server.rate_limits import TaskSlots
-from hermes.base.scope import Interrupt
 from hermes.host import Host
-from hermes.journal.questions import OWNER, QuestionRow, Questions
+from hermes.journal.questions import OWNER, QuestionRow
 from hermes.journal.turns.lifecycle import open_submissions
 from hermes.models.reply import EmptyReply
 from hermes.service.dispatch.choose import runs_on_workers
 from hermes.service.dispatch.port import CHILDREN, TURNS, Dispatcher, TurnRequest
 from hermes.service.dispatch.results import completed_result, recorded_steps
-from hermes.service.live.questions import NO_ANSWER
-from hermes.service.live.turn import LiveEntry, LiveTurn, QuestionAnswered, TurnOver
+from hermes.service.live.turn import LiveTurn, QuestionAsked, TurnOver
 from hermes.service.live.turns import LiveTurns
 from hermes.surfaces.a2a.server.artifacts import ArtifactStream
 from hermes.surfaces.a2a.server.content import (
@@ -38,13 +39,7 @@ from hermes.surfaces.a2a.server.content import (
     written_files,
 )
 from hermes.surfaces.a2a.server.entry import SURFACE, task_extra
-from hermes.surfaces.a2a.server.questions import (
-    WAITS_FOR_OWNER,
-    prompt_message,
-    read_answer,
-    shown_question_id,
-    timeout_answer,
-)
+from hermes.surfaces.a2a.server.questions import WAITS_FOR_OWNER, prompt_message, read_answer, shown_question_id
 from hermes.surfaces.a2a.server.store.contexts import ContextSessions
 from hermes.surfaces.a2a.server.store.tasks import JournalTaskStore
 from hermes.surfaces.a2a.server.task import CANCELED, ActiveTask
@@ -63,13 +58,14 @@ _NO_WORDS = "The agent gave no answer after it had changed these files:"
 #: Why the turn of a task that has ended is given up.
 _TASK_ENDED = "its task has ended"
 _STOPPED = "The server was stopped before there was an answer. Send the message again."
+_UNCLEAR = "That was no clear answer. "
 
-#: Submits or continues a turn that is followed with this stream. Blocking.
-Begin = Callable[[ArtifactStream], object]
+#: Hands over the turn of a task, or takes it up. Blocking.
+Begin = Callable[[], object]
 
 
 class TurnRunner:
-    """Answers the messages of tasks: starts a turn, or continues the one that waits for this message."""
+    """Answers tasks."""
 
     def __init__(
         self,
@@ -86,34 +82,36 @@ class TurnRunner:
         self._slots = slots
         self._dispatcher = dispatcher
         # Without platforms: each task that was left continues its own turn.
-        # The answer of a caller may come to another server, which continues the turn then.
-        self._turns = LiveTurns(host, asks_one=True, watches=lambda question: question.surface == OWNER)
+        self._turns = LiveTurns(host, asks_one=True)
         self._turns.start(dispatcher)
         #: Whether turns run on workers, and continue when this server stops.
         self.is_remote = runs_on_workers(host.config)
-        self._questions = Questions(host.store)
-        #: Called on the loop with a task that waited for the owner, when its turn continues.
-        self.on_settled: Callable[[ActiveTask], None] = lambda _task: None
-        #: The turns that wait for an answer since they ran here, by session.
-        self._suspended_here: dict[str, str] = {}
 
-    async def answer(self, task: ActiveTask, message: Message | None, related: list[Task]) -> None:
-        """Answer a message, whatever happens. None continues a turn that waits: answered elsewhere, or not in time."""
-        parked, task.is_parked = task.stream if task.is_parked else None, False
-        async with self._work(task):
-            if parked is not None:
-                await self._run_turn(task, None, continued=parked)
-            elif task.is_waiting:
-                await self._resume(task, message)
-            elif message is not None:
-                await self._start(task, message, related)
+    def close(self) -> None:
+        """Look for answers no longer; the next server does."""
+        self._turns.close()
 
-    @asynccontextmanager
-    async def _work(self, task: ActiveTask) -> AsyncGenerator[None]:
-        """The time in which a task has its conversation and a slot for itself; a failure ends the task."""
+    # -- one task -----------------------------------------------------------------------------------------------
+
+    async def answer(self, task: ActiveTask, related: list[Task], *, is_left: bool = False) -> None:
+        """Answer a task, whatever happens. ``is_left``: another server has begun with it."""
+        live = LiveTurn(task.session_id, self._host.redactor, loop=asyncio.get_running_loop())
+        stream = ArtifactStream(
+            task.updater, live, show_tools=self._settings.show_tools, has_subscribers=task.has_subscribers
+        )
+        outcome: TurnResult | QuestionRow | None = None
         try:
-            async with self._contexts.turn(task.context), self._slots.slot():
-                yield
+            while outcome is None or isinstance(outcome, QuestionRow):
+                async with self._contexts.turn(task.context), self._slots.slot():
+                    begin = None
+                    if outcome is None:
+                        begin = await self._rejoining(task, stream) if is_left else None
+                        begin = begin or await self._beginning(task, stream, related)
+                    outcome = await self._follow(task, stream, begin)
+                    await self._conclude(task, stream, outcome)
+                if isinstance(outcome, QuestionRow):
+                    await live.changed(stream.at)
+                    await task.refresh()  # the answer may have come to another server
         except (UnusableMessage, QueueFull) as error:
             await task.finish(TaskState.TASK_STATE_REJECTED, str(error))
         except Exception as error:
@@ -121,112 +119,62 @@ class TurnRunner:
             log.exception("task %s failed", task.id)
             await task.finish(TaskState.TASK_STATE_FAILED, f"Agent error: {type(error).__name__}")
 
-    async def release(self, task: ActiveTask) -> None:
-        """Withdraw the question of a canceled task, and close its turn in the journal."""
-        async with self._contexts.turn(task.context):
-            session_id = await self._contexts.session_id(task.context)
+    async def _follow(self, task: ActiveTask, stream: ArtifactStream, begin: Begin | None) -> TurnResult | QuestionRow:
+        """Report a turn until it ends or waits."""
+        live = stream.live
 
-            def close(session_id: str) -> None:
-                turn_id = self._turn_of(session_id, task.id)
-                self._turns.questions.forget(turn_id or "")
-                for question in self._open_questions(session_id, SURFACE, OWNER):
-                    self._questions.withdraw(question.id, "the task was canceled")
-                if turn_id is not None:
-                    self._close_left_turn(turn_id)
+        def run(begin: Begin) -> None:
+            try:
+                begin()
+                task.interrupt.add_callback(partial(self._stop, live, task))
+            except Exception as error:
+                live.cut_off(error)  # for who waits for its log
 
-            if session_id is not None:
-                await self._host.workers.run(partial(close, session_id))
-
-    # -- what the last server left ------------------------------------------------------------------------------
-
-    async def waits_as_before(self, task: ActiveTask) -> bool:
-        """Whether a task still waits for the answer to the question that it shows.
-
-        Not when the answer is there, in the journal or as its last message. Its turn may have continued by now, and
-        then it has asked another question.
-        """
-        session_id = await self._contexts.session_id(task.context)
-        pending = await self._host.workers.run(partial(self._open_questions, session_id or "", SURFACE))
-        shown = shown_question_id(task.task.status.message)
-        return _undelivered(task) is None and any(question.id == shown for question in pending)
-
-    async def recover(self, task: ActiveTask, related: list[Task]) -> None:
-        """Finish a task of the last server: follow its turn, or start it when it was never accepted."""
-        async with self._work(task):
-            session_id = await self._contexts.session_id(task.context)
-            task.session_id = session_id or await self._contexts.begin(task.context)
-            answer = _undelivered(task) if task.is_waiting else None
-            turn_id = None
-            if session_id is not None:
-                turn_id = await self._host.workers.run(partial(self._turn_of, session_id, task.id))
-            asked = await self._host.workers.run(partial(self._open_questions, session_id or "", SURFACE))
-            if asked and answer is not None:
-                await self._resume(task, answer)
-            elif session_id is None or turn_id is None:
-                await self._start(task, task.task.history[0], related)
-            else:
-                await self._rejoin(task, session_id, turn_id)
-
-    async def _rejoin(self, task: ActiveTask, session_id: str, turn_id: str) -> None:
-        """Follow a turn that runs already, or has ended."""
-        # What was stored of the artifacts may be older than the journal, or hold half an answer.
-        texts = await self._host.workers.run(partial(self._texts, session_id, turn_id))
-        del task.task.artifacts[:]
-        for number, text in enumerate(texts, 1):
-            task.task.artifacts.add(artifact_id=f"{task.id}-{number}", name="answer", parts=[Part(text=text)])
-
-        def begin(stream: ArtifactStream) -> None:
-            if not self._open_questions(session_id, SURFACE, OWNER):  # the answer may be there, and not delivered
-                self._dispatcher.resume(turn_id)
-            self._turns.take_up(stream.live, turn_id, listener=stream.listen)
-
-        await self._run_turn(task, begin, last=texts[-1] if texts else "", rejoins=True)
-
-    async def close_left_turns(self) -> None:
-        """Give up the turns that were left, and whose tasks have ended."""
-        # In this order: a task is stored before its turn is.
-        left = await self._host.workers.run(partial(open_submissions, self._host.store))
-        open_tasks = {stored.task.id for stored in await self._tasks.not_ended()}
-        for submission in left:
-            if submission.source != SURFACE or submission.request_key in open_tasks:
-                continue
-            # The tasks of a server may still be in the file of a former version.
-            if await self._contexts.find(submission.session_id) is not None:
-                await self._host.workers.run(partial(self._close_left_turn, submission.turn_id))
-
-    def _close_left_turn(self, turn_id: str) -> None:
+        task.is_begun, task.is_parked = True, False
+        if begin is not None:
+            self._host.workers.submit(partial(run, begin))
         try:
-            self._turns.stop_turn(turn_id, _TASK_ENDED)
-        except SessionBusy:
-            pass  # the server that runs it finds out
-        except HermesError as error:
-            log.warning("the turn %s, which was left, cannot be closed: %s", turn_id, error)
+            if task.is_asked:
+                await live.changed(stream.at)
+            elif not task.has_subscribers():
+                await asyncio.sleep(_SECONDS_TO_START)
+            following = live.log[stream.at :]
+            if not following or not isinstance(following[0].event, QuestionAsked | TurnOver):
+                await task.updater.start_work()
+            return await stream.run()
+        except asyncio.CancelledError:
+            if task.interrupt.cancelled or not self.is_remote:
+                # The conversation stays locked until the turn has ended, within limits.
+                task.interrupt.cancel(CANCELED)
+                with contextlib.suppress(Exception):
+                    await asyncio.wait_for(live.wait(), _ABANDON_SECONDS)
+            raise
 
-    def _turn_of(self, session_id: str, task_id: str) -> str | None:
-        turn = self._host.sessions.turn_of(session_id, task_id)
-        return None if turn is None else turn["id"]
+    def _stop(self, live: LiveTurn, task: ActiveTask) -> None:
+        """Have a turn stopped, wherever it runs, as soon as the journal can be used. Does not wait for it."""
 
-    def _texts(self, session_id: str, turn_id: str) -> list[str]:
-        """What the model has said in a turn, as callers may see it; nothing when a plugin may replace it."""
-        if self._host.hooks.transform_llm_output is not None:
-            return []
-        steps = recorded_steps(self._host.store, turn_id, session_id)
-        return [redacted(text, self._host.redactor) for text in steps.texts]
+        def stop() -> None:
+            while not self._host.workers.is_closed:
+                try:
+                    self._turns.stop(live, task.interrupt.reason)
+                    return
+                except JournalError as error:
+                    log.warning("the journal cannot be used; trying again: %s", error)
+                    time.sleep(_SECONDS_BETWEEN_TRIES)
 
-    # -- one message --------------------------------------------------------------------------------------------
+        self._host.workers.submit(stop)
 
-    async def _start(self, task: ActiveTask, message: Message, related: list[Task]) -> None:
+    # -- its beginning ------------------------------------------------------------------------------------------
+
+    async def _beginning(self, task: ActiveTask, stream: ArtifactStream, related: list[Task]) -> Begin:
+        """Hands over the turn of a new task."""
+        message = task.task.history[0]
         hops, max_hops = hops_of(message.metadata), self._settings.max_hops
         if hops > max_hops:
             raise UnusableMessage(f"This message was passed on by {hops} agents; at most {max_hops} are allowed.")
-
         if not task.has_new_context:
             await self._host.workers.run(partial(self._clear_the_way, task))
-
-        def begin(stream: ArtifactStream) -> None:
-            self._turns.accept(stream.live, self._turn_request(task, message, related))
-
-        await self._run_turn(task, begin)
+        return lambda: self._turns.accept(stream.live, self._turn_request(task, message, related))
 
     def _clear_the_way(self, task: ActiveTask) -> None:
         """Refuse a message while another task of its conversation asks; close turns whose tasks have ended."""
@@ -237,13 +185,11 @@ class TurnRunner:
                     f"Task {other} of this conversation waits for an answer. Answer or cancel it, then send this again."
                 )
             is_working = other != task.id and state == TaskState.TASK_STATE_WORKING
-            if is_working and self._open_questions(task.session_id, OWNER):
+            if is_working and self._open_question(task.session_id, OWNER):
                 raise UnusableMessage(
                     f"Task {other} of this conversation is {WAITS_FOR_OWNER}. Send this again when it has ended, or "
                     f"cancel that task."
                 )
-        if suspended := self._suspended_here.pop(task.session_id, ""):
-            self._close_left_turn(suspended)  # another server has continued it
         if self._host.open_sessions.get(task.session_id) is None:
             for key, turn_id in self._host.sessions.open_turns(task.session_id).items():
                 if key not in others:
@@ -279,114 +225,41 @@ class TurnRunner:
             ),
         )
 
-    async def _resume(self, task: ActiveTask, message: Message | None) -> None:
-        """Continue the turn with the answer to its question; ask again when the answer is not clear."""
+    async def _rejoining(self, task: ActiveTask, stream: ArtifactStream) -> Begin | None:
+        """Takes up the turn of a task that another server has left; None when it was never accepted."""
         session_id = await self._contexts.session_id(task.context)
-        task.session_id = session_id or ""
-        open_questions = await self._host.workers.run(partial(self._open_questions, session_id or "", SURFACE))
-        # There is none when it was answered or revoked in another way.
-        question = open_questions[0] if open_questions else None
-        answer, reason = "", NO_ANSWER
-        if question is not None and message is not None:
-            found, reason = read_answer(message, question, task.principal), "answered by the caller"
-            if found is None:
-                await self._ask(task, question, "That was no clear answer. ")
-                return
-            answer = found
-        elif question is not None:
-            answer = timeout_answer(question)
+        task.session_id = session_id or await self._contexts.begin(task.context)
+        turn_id = await self._host.workers.run(partial(self._turn_of, task.session_id, task.id))
+        if turn_id is None:
+            return None
+        message = _undelivered(task)
+        if message is not None:
+            await self._store_answer(*await self._read_answer(task, message))
+        # What was stored of the artifacts may be older than the journal, or hold half an answer.
+        texts = await self._host.workers.run(partial(self._texts, task.session_id, turn_id))
+        del task.task.artifacts[:]
+        for number, text in enumerate(texts, 1):
+            task.task.artifacts.add(artifact_id=f"{task.id}-{number}", name="answer", parts=[Part(text=text)])
+        stream.rejoin(texts)
+        stream.live.session_id = task.session_id
+        return lambda: self._turns.take_up(stream.live, turn_id)
 
-        def begin(stream: ArtifactStream) -> None:
-            turn_id = None if session_id is None else self._turn_of(session_id, task.id)
-            if session_id is None or turn_id is None:
-                raise RuntimeError("the session has no turn to continue")
-            if question is not None:
-                self._questions.answer(question.id, answer, reason)
-            self._suspended_here.pop(session_id, None)
-            self._dispatcher.resume(turn_id, listener=stream.listen)
-            self._turns.take_up(stream.live, turn_id, listener=ignore_events)
+    def _texts(self, session_id: str, turn_id: str) -> list[str]:
+        """What the model has said in a turn, as callers may see it; nothing when a plugin may replace it."""
+        if self._host.hooks.transform_llm_output is not None:
+            return []
+        steps = recorded_steps(self._host.store, turn_id, session_id)
+        return [redacted(text, self._host.redactor) for text in steps.texts]
 
-        await self._run_turn(task, begin)
+    # -- its end ------------------------------------------------------------------------------------------------
 
-    async def _run_turn(
-        self,
-        task: ActiveTask,
-        begin: Begin | None,
-        *,
-        continued: ArtifactStream | None = None,
-        last: str = "",
-        rejoins: bool = False,
-    ) -> None:
-        """Begin a turn and follow it until it ends or waits.
-
-        ``continued`` followed it until it waited for the owner; it continues by itself. ``rejoins``: it may be running
-        already.
-        """
-        live = LiveTurn(task.session_id, self._host.redactor) if continued is None else continued.live
-        rejoins = rejoins or (continued is not None and continued.rejoins)
-        stream = task.stream = ArtifactStream(
-            task.updater,
-            live,
-            show_tools=self._settings.show_tools,
-            artifacts=len(task.task.artifacts),
-            last=last,
-            start=0 if continued is None else continued.at,
-            has_subscribers=task.has_subscribers,
-            rejoins=rejoins,
-        )
-
-        def run() -> None:
-            try:
-                if begin is not None:
-                    begin(stream)
-                task.interrupt.add_callback(partial(self._stop, stream.live, task.interrupt))
-            except Exception as error:
-                stream.fail(error)
-
-        self._host.workers.submit(run)
-        try:
-            if not task.has_subscribers():
-                await asyncio.sleep(_SECONDS_TO_START)
-            await task.updater.start_work()
-            await stream.run()
-        except asyncio.CancelledError:
-            stream.close()
-            if task.interrupt.cancelled or not self.is_remote:
-                # The conversation stays locked until the turn has ended, within limits.
-                task.interrupt.cancel(CANCELED)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stream.ended.wait(), _ABANDON_SECONDS)
-            raise
-        stream.close()
-        await self._conclude(task, stream, is_live=not rejoins and not self.is_remote)
-
-    def _stop(self, live: LiveTurn, interrupt: Interrupt) -> None:
-        """Have a turn stopped, wherever it runs, as soon as the journal can be used. Does not wait for it."""
-
-        def stop() -> None:
-            while not self._host.workers.is_closed:
-                try:
-                    self._turns.stop(live, interrupt.reason)
-                    return
-                except JournalError as error:
-                    log.warning("the journal cannot be used; trying again: %s", error)
-                    time.sleep(_SECONDS_BETWEEN_TRIES)
-
-        self._host.workers.submit(stop)
-
-    async def _conclude(self, task: ActiveTask, stream: ArtifactStream, *, is_live: bool) -> None:
-        """Make the state of a task from that of its turn. ``is_live``: every event of the turn has come through."""
-        outcome = stream.outcome
-        if isinstance(outcome, Exception):
-            raise outcome
+    async def _conclude(self, task: ActiveTask, stream: ArtifactStream, outcome: TurnResult | QuestionRow) -> None:
+        """Make the state of a task from that of its turn."""
         if isinstance(outcome, QuestionRow):
             await stream.cut()
-            if self._tasks.is_shared and not self.is_remote:
-                self._suspended_here[stream.live.session_id] = stream.live.turn_id
             await (self._park(task, outcome) if outcome.surface == OWNER else self._ask(task, outcome))
             return
-        assert outcome is not None
-        outcome, files = await self._complete(task, stream, outcome, is_live=is_live)
+        outcome, files = await self._complete(task, stream, outcome)
         if outcome.status in ("completed", "incomplete"):
             await stream.finish(outcome.answer)
             await self._send_data(task, outcome.answer)
@@ -409,10 +282,10 @@ class TurnRunner:
             await task.finish(TaskState.TASK_STATE_FAILED, text, _metadata(outcome))
 
     async def _complete(
-        self, task: ActiveTask, stream: ArtifactStream, result: TurnResult, *, is_live: bool
+        self, task: ActiveTask, stream: ArtifactStream, result: TurnResult
     ) -> tuple[TurnResult, list[WrittenFile]]:
         """The result with everything recorded of its turn, and its files; artifacts become those of the record."""
-        if not is_live:
+        if stream.rejoins or self.is_remote:  # not every event of the turn has come through
             result = await self._host.workers.run(partial(completed_result, self._host.store, result))
             texts = await self._host.workers.run(partial(self._texts, result.session_id, result.turn_id))
             await stream.correct(task.task.artifacts, texts)
@@ -444,49 +317,88 @@ class TurnRunner:
 
     # -- questions ----------------------------------------------------------------------------------------------
 
-    async def _ask(self, task: ActiveTask, question: QuestionRow, note: str = "") -> None:
-        await task.updater.requires_input(prompt_message(task.updater, question, self._host.redactor, note))
+    async def _ask(self, task: ActiveTask, question: QuestionRow) -> None:
+        if not task.is_waiting or shown_question_id(task.task.status.message) != question.id:
+            await task.updater.requires_input(prompt_message(task.updater, question, self._host.redactor))
 
     async def _park(self, task: ActiveTask, question: QuestionRow) -> None:
         """Wait for the owner, without a slot and without a thread."""
         task.is_parked = True
+        task.release()
         log.warning("task %s is %s: hermes approvals approve|deny %s", task.id, WAITS_FOR_OWNER, question.id)
         message = task.updater.new_agent_message([Part(text=WAITS_FOR_OWNER)])
         await task.updater.update_status(TaskState.TASK_STATE_WORKING, message)
-        loop = asyncio.get_running_loop()
 
-        def added(entry: LiveEntry) -> None:
-            if isinstance(entry.event, QuestionAnswered | TurnOver):
-                with contextlib.suppress(RuntimeError):  # the loop has ended before
-                    loop.call_soon_threadsafe(self.on_settled, task)
+    async def reply(self, task: ActiveTask, message: Message) -> bool:
+        """Take a message as the answer to the question of its task; False when another one came first.
 
-        assert task.stream is not None
-        task.stream.live.subscribe(added)
+        The turn continues with it, at the server that asked. An answer that is not clear is asked for again.
+        """
+        if not task.session_id:
+            task.session_id = await self._contexts.session_id(task.context) or ""
+        question, answer = await self._read_answer(task, message)
+        prompt = None
+        if question is not None and answer is None:
+            prompt = prompt_message(task.updater, question, self._host.redactor, _UNCLEAR)
+        if not await task.add_answer(message, prompt):
+            return False
+        await self._store_answer(question, answer)
+        return True
 
-    def close(self) -> None:
-        """Look for answers no longer; the next server does."""
-        self._turns.close()
+    async def _read_answer(self, task: ActiveTask, message: Message) -> tuple[QuestionRow | None, str | None]:
+        """The question of a task, unless it was answered or revoked in another way; and the answer, if it is clear."""
+        question = await self._host.workers.run(partial(self._open_question, task.session_id, SURFACE))
+        return question, None if question is None else read_answer(message, question, task.principal)
 
-    async def overdue(self) -> list[QuestionRow]:
-        """The questions that callers did not answer in time."""
-        found = await self._host.workers.run(lambda: self._questions.overdue(time.time()))
-        return [question for question in found if question.surface == SURFACE]
+    async def _store_answer(self, question: QuestionRow | None, answer: str | None) -> None:
+        if question is not None and answer is not None:
+            store = partial(self._turns.questions.answer, question.id, answer, "answered by the caller")
+            await self._host.workers.run(store)
 
-    async def withdraw(self, question: QuestionRow, reason: str) -> None:
-        """Close a question without an answer."""
-        await self._host.workers.run(lambda: self._questions.withdraw(question.id, reason))
+    def _open_question(self, session_id: str, surface: str) -> QuestionRow | None:
+        """The oldest question that waits at a surface in a session."""
+        asked = self._turns.questions.of_session(session_id) if session_id else []
+        return next((question for question in asked if question.surface == surface), None)
 
-    def _open_questions(self, session_id: str, *surfaces: str) -> list[QuestionRow]:
-        """The questions that wait at these surfaces in a session, the oldest first."""
-        found = self._questions.pending(session_id=session_id) if session_id else []
-        return [question for question in reversed(found) if question.surface in surfaces]
+    # -- turns whose tasks have ended ---------------------------------------------------------------------------
+
+    async def close_turn(self, task: ActiveTask) -> None:
+        """Close the turn of a task that was canceled here and is answered by another server, or by none."""
+        session_id = await self._contexts.session_id(task.context)
+        turn_id = await self._host.workers.run(partial(self._turn_of, session_id or "", task.id))
+        if turn_id is not None:
+            await self._host.workers.run(partial(self._close_left_turn, turn_id))
+
+    async def close_left_turns(self) -> None:
+        """Give up the turns that were left, and whose tasks have ended."""
+        # In this order: a task is stored before its turn is.
+        left = await self._host.workers.run(partial(open_submissions, self._host.store))
+        open_tasks = {stored.task.id for stored in await self._tasks.not_ended()}
+        for submission in left:
+            if submission.source != SURFACE or submission.request_key in open_tasks:
+                continue
+            # The tasks of a server may still be in the file of a former version.
+            if await self._contexts.find(submission.session_id) is not None:
+                await self._host.workers.run(partial(self._close_left_turn, submission.turn_id))
+
+    def _close_left_turn(self, turn_id: str) -> None:
+        try:
+            self._turns.stop_turn(turn_id, _TASK_ENDED)
+        except SessionBusy:
+            pass  # the server that runs it finds out
+        except HermesError as error:
+            log.warning("the turn %s, which was left, cannot be closed: %s", turn_id, error)
+
+    def _turn_of(self, session_id: str, task_id: str) -> str | None:
+        turn = self._host.sessions.turn_of(session_id, task_id)
+        return None if turn is None else turn["id"]
 
 
 def _undelivered(task: ActiveTask) -> Message | None:
-    """The answer of a caller that is stored with its waiting task, and that the last server did not get to read."""
+    """The answer of a caller that is stored with its task, and that the last server did not get to read."""
     history = task.task.history
-    has_prompt = task.task.status.HasField("message")
-    return history[-1] if history and not has_prompt and history[-1].role == Role.ROLE_USER else None
+    is_answered = task.is_asked and not task.is_waiting and bool(history)
+    return history[-1] if is_answered and history[-1].role == Role.ROLE_USER else None
 
 
 def _metadata(result: TurnResult) -> dict[str, object]:

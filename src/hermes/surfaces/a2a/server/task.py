@@ -1,11 +1,10 @@
-"""One A2A task in this process: its stored state, its subscribers, and its turn of the agent."""
+"""One A2A task in this process: its stored state, its subscribers, and the job that answers it."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 
 from a2a.server.context import ServerCallContext
 from a2a.server.events import Event, EventQueue
@@ -14,9 +13,9 @@ from a2a.server.tasks.task_manager import append_artifact_to_task
 from a2a.types import Message, Part, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent
 
 from hermes.base.http_server.principals import LOCAL, Principal
+from hermes.base.http_server.rate_limits import Admission
 from hermes.base.scope import Interrupt
 from hermes.surfaces.a2a.server.access.user import PrincipalUser
-from hermes.surfaces.a2a.server.artifacts import ArtifactStream
 from hermes.surfaces.a2a.server.store.contexts import ContextKey
 from hermes.surfaces.a2a.server.store.tasks import TERMINAL, JournalTaskStore, StoredTask
 
@@ -29,8 +28,6 @@ Notify = Callable[[str, Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent],
 _MAX_QUEUED_EVENTS = 2_000
 #: Time for a canceled turn to stop before its caller gets the answer anyway.
 _CANCEL_SECONDS = 0.9
-#: The most seconds that a job is given to end after its question was stored.
-_SECONDS_TO_END = 10.0
 
 CANCELED = "cancelled by the caller"
 
@@ -59,44 +56,38 @@ class TaskSubscriber:
 
 
 class ActiveTask(EventQueue):
-    """One task while a turn runs for it or subscribers follow it. All methods are for the server's loop."""
+    """One task while this server answers it or subscribers follow it. All methods are for the server's loop."""
 
-    def __init__(
-        self,
-        task: Task,
-        call: ServerCallContext,
-        store: JournalTaskStore,
-        notify: Notify,
-        *,
-        has_new_context: bool = False,
-        is_elsewhere: bool = False,
-    ) -> None:
-        self.task = task
+    def __init__(self, stored: StoredTask, call: ServerCallContext, store: JournalTaskStore, notify: Notify) -> None:
+        self.task = stored.task
+        #: The server that answers it. Any other one follows what that one stores.
+        self.runner = stored.runner
         #: Whether the context was made for this task: it has no other ones.
-        self.has_new_context = has_new_context
+        self.has_new_context = False
         #: The session of its context, as far as it is known.
         self.session_id = ""
-        #: Another server answers it, and this one follows what that one stores.
-        self.is_elsewhere = is_elsewhere
-        #: The call with the message that is being answered; its user is the owner of the task.
+        #: The call with its first message; its user is the owner of the task.
         self.call = call
-        self.updater = TaskUpdater(self, task.id, task.context_id)
+        self.updater = TaskUpdater(self, self.task.id, self.task.context_id)
         #: The media types that the caller accepts; empty is any.
         self.output_modes: tuple[str, ...] = ()
         self.subscribers: set[TaskSubscriber] = set()
         self._store = store
         self._notify = notify
-        #: The coroutine that answers a message, while there is one.
+        #: The coroutine that answers it, while this server does.
         self._job: asyncio.Task[None] | None = None
-        self._is_reserved = False
+        #: No server answers it now: its job has ended, or the server stops. No call waits for it.
+        self.is_left = self.runner in ("", store.runner_id)
+        #: The message that is being answered counts as one of its caller's.
+        self._admission: Admission | None = None
         #: Calls that wait until it is idle.
         self._waiting_calls = 0
         #: Its turn is suspended until the owner has answered; the caller has nothing to do.
         self.is_parked = False
-        self._idle = asyncio.Event()
-        # The current or last turn: the switch that stops it, and what is followed of it.
+        #: Its turn was handed over.
+        self.is_begun = False
+        self._changed = asyncio.Event()
         self.interrupt = Interrupt()
-        self.stream: ArtifactStream | None = None
 
     @property
     def id(self) -> str:
@@ -127,36 +118,41 @@ class ActiveTask(EventQueue):
         return self.task.status.state in TERMINAL
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether the task waits for an answer of its caller."""
+    def is_asked(self) -> bool:
+        """Whether the task has asked its caller, and has not gone on."""
         return self.task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
 
     @property
-    def is_unused(self) -> bool:
-        """Whether no turn runs for the task or waits for the owner, and no subscriber follows it."""
-        return not self.is_here and not self.subscribers and not self._waiting_calls
+    def is_waiting(self) -> bool:
+        """Whether the task waits for an answer of its caller: with the answer the prompt becomes history."""
+        return self.is_asked and self.task.status.HasField("message")
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is being answered, here or by another server, or waits for the owner."""
+        return not self.is_ended and not self.is_waiting and not self.is_left
 
     @property
     def is_here(self) -> bool:
-        """Whether this server answers it, or waits for the owner with it."""
-        return self._job is not None or self._is_reserved or self.is_parked
+        """Whether this server answers it, or waits for an answer with it."""
+        return self._job is not None
 
     @property
-    def is_settled(self) -> bool:
-        """Whether its turn goes on after it has waited for the owner."""
-        return self.is_parked and self.stream is not None and len(self.stream.live.log) > self.stream.at
+    def is_changed_elsewhere(self) -> bool:
+        """Whether another server may change it."""
+        return not self.is_ended and (not self.is_here or self.is_asked)
 
     @property
-    def is_idle(self) -> bool:
-        """Whether no message is being answered, and no turn waits for the owner."""
-        return not self.is_running and not self.is_parked
+    def is_unused(self) -> bool:
+        """Whether this server does not answer the task, and no one follows it."""
+        return not self.is_here and not self.subscribers and not self._waiting_calls
 
-    def end_streams(self) -> None:
-        """End the streams of all subscribers, and the calls that wait for the task."""
+    def leave(self) -> None:
+        """End the streams of all subscribers, and the calls that wait for the task: the server stops."""
         for subscriber in self.subscribers:
             subscriber.put(None)
-        if self.is_parked:
-            self._idle.set()
+        self.is_left = True
+        self._changed.set()
 
     def has_subscribers(self) -> bool:
         """Whether anyone follows the task now."""
@@ -168,49 +164,57 @@ class ActiveTask(EventQueue):
         copy.CopyFrom(self.task)
         return copy
 
-    async def add_message(self, message: Message) -> bool:
-        """Store a further message of the caller, which this server answers; False when another one answers one."""
-        changed = self.snapshot()
-        if changed.status.HasField("message"):
-            changed.history.append(changed.status.message)
-            changed.status.ClearField("message")
-        changed.history.append(message)
-        if not await self.claim(changed):
+    async def add_answer(self, message: Message, prompt: Message | None) -> bool:
+        """Store an answer of the caller; a ``prompt`` asks again. False when another message came first."""
+        if not self.is_waiting:
             return False
-        self.task.CopyFrom(changed)
+        before = StoredTask(self.owner, self.snapshot(), self.runner)
+        self.task.history.extend((self.task.status.message, message))
+        self.task.status.CopyFrom(TaskStatus(state=TaskState.TASK_STATE_INPUT_REQUIRED, message=prompt))
+        self.task.status.timestamp.GetCurrentTime()
+        if not await self._store.add_answer(before, self.task):
+            await self.refresh()
+            return False
+        if prompt is not None:
+            await self._report(_status_event(self.task))
         return True
 
-    async def claim(self, changed: Task | None = None, *, before: str = "") -> bool:
-        """Have this server answer the task, which the server ``before`` did. False when another one has it now."""
-        return await self._store.claim(StoredTask(self.owner, changed or self.task, before))
+    async def claim(self) -> bool:
+        """Have this server answer the task. False when another one has it now."""
+        if not await self._store.claim(StoredTask(self.owner, self.task, self.runner)):
+            return False
+        self.runner = self._store.runner_id
+        return True
+
+    async def refresh(self) -> None:
+        """Take what another server may have stored of the task."""
+        newer = await self._store.find(self.id, self.owner) if self._store.is_shared else None
+        if newer is not None:
+            self.follow(newer)
 
     def follow(self, stored: StoredTask) -> None:
         """Take what another server has stored of the task, with its changes as events for the subscribers."""
-        self.is_elsewhere = stored.runner not in ("", self._store.runner_id)
+        self.runner = stored.runner
+        self.is_left = not self.is_here and self.runner in ("", self._store.runner_id)
         events = list(_changes(self.task, stored.task))
         self.task.CopyFrom(stored.task)
         for event in events:
             self._publish(event)
-        if self.is_idle:
-            self._end_waiting()
 
-    async def cancel_elsewhere(self) -> bool:
-        """End a task that another server answers, which learns of it by the row. False when it has ended already."""
+    async def cancel_elsewhere(self) -> None:
+        """End a task that another server answers, which learns of it by the row."""
         changed = self.snapshot()
         if changed.status.HasField("message"):
             changed.history.append(changed.status.message)
         changed.status.CopyFrom(TaskStatus(state=TaskState.TASK_STATE_CANCELED))
         changed.status.timestamp.GetCurrentTime()
-        if not await self._store.cancel(self.owner, changed):
-            return False
-        self.follow(StoredTask(self.owner, changed, ""))
-        await self._notify(self.id, _status_event(changed))
-        return True
+        if await self._store.cancel(self.owner, changed):
+            self.follow(StoredTask(self.owner, changed, ""))
+            await self._notify(self.id, _status_event(changed))
 
     async def give_up(self, stored: StoredTask) -> None:
         """Another server has ended or taken the task that this one answers."""
         self.interrupt.cancel(CANCELED)
-        self.is_parked = False
         self.follow(stored)
         await self.abort()
 
@@ -227,19 +231,24 @@ class ActiveTask(EventQueue):
             append_artifact_to_task(self.task, event)
         else:
             raise TypeError(f"a task has no {type(event).__name__}")
-        if not await self._store.put(self.task, self.owner):
-            newer = await self._store.find(self.id, self.owner)
-            if newer is not None:
-                self.follow(newer)
-            return
-        await self._notify(self.task.id, event)
+        if await self._store.put(self.task, self.owner):
+            await self._report(event)
+        else:
+            await self.refresh()
+
+    async def _report(self, event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> None:
+        await self._notify(self.id, event)
         self._publish(event)
 
     def _publish(self, event: Event) -> None:
+        is_idle = isinstance(event, TaskStatusUpdateEvent) and not self.is_running
         for subscriber in list(self.subscribers):
             subscriber.put(event)
-            if self.is_ended and isinstance(event, TaskStatusUpdateEvent):
+            if is_idle and (self.is_ended or subscriber.until_idle):
                 subscriber.put(None)
+        if is_idle:
+            self.release()
+            self._changed.set()
 
     async def finish(self, state: TaskState, text: str = "", metadata: dict[str, object] | None = None) -> None:
         """Set the terminal state, unless the task has one."""
@@ -247,78 +256,56 @@ class ActiveTask(EventQueue):
             message = self.updater.new_agent_message([Part(text=text)]) if text else None
             await self.updater.update_status(state, message, metadata=metadata)
 
-    # -- the job: answers one message ---------------------------------------------------------------------------
+    # -- the job: answers the task to its end -------------------------------------------------------------------
 
-    @property
-    def is_running(self) -> bool:
-        """Whether a message is being answered, or is about to be."""
-        return self._job is not None or self._is_reserved or self.is_elsewhere
-
-    async def wait_for_end_of_question(self) -> None:
-        """A question is stored a moment before the job that asked it ends: an answer may come in between."""
-        if self._job is not None and self.is_waiting:
-            await asyncio.wait([self._job], timeout=_SECONDS_TO_END)
-
-    @contextlib.contextmanager
-    def reserved(self) -> Generator[None]:
-        """Accept no other message in the block, which stores one and starts the job that answers it."""
-        self._is_reserved = True
-        try:
-            yield
-        finally:
-            self._is_reserved = False
-
-    def start(self, job: Coroutine[None, None, None], call: ServerCallContext) -> asyncio.Task[None]:
-        """Run the coroutine that answers a message of ``call``."""
-        self.call = call
-        self.is_elsewhere = False
-        self.interrupt = Interrupt()
-        self._idle.clear()
+    def start(self, job: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run the coroutine that answers the task."""
+        self.is_left = False
         self._job = asyncio.create_task(job)
         # A callback, because it also runs when the job is canceled before its first step.
         self._job.add_done_callback(self._job_ended)
         return self._job
 
-    def _job_ended(self, job: asyncio.Task[None]) -> None:
-        self._job = None
-        if not self.is_parked:
-            self._end_waiting()
-        if not job.cancelled() and job.exception() is not None:
-            log.error("task %s could not be updated", self.id, exc_info=job.exception())
+    def hold(self, admission: Admission | None) -> None:
+        """Count the message that is being answered until ``release``."""
+        if admission is not None:
+            admission.take()
+        self._admission = admission
 
-    def _end_waiting(self) -> None:
-        self._idle.set()
+    def release(self) -> None:
+        """Count the message no longer: it is answered, or the task waits."""
+        if self._admission is not None:
+            self._admission.release()
+
+    def _job_ended(self, job: asyncio.Task[None]) -> None:
+        self._job, self.is_left = None, True
+        self.release()
         for subscriber in self.subscribers:
             if subscriber.until_idle:
                 subscriber.put(None)
+        self._changed.set()
+        if not job.cancelled() and job.exception() is not None:
+            log.error("task %s could not be updated", self.id, exc_info=job.exception())
 
     async def wait_until_idle(self) -> None:
         """Wait until the message is answered, or the task waits for its caller."""
-        if self._job is None and not self.is_parked:
-            if not self.is_elsewhere:
-                return
-            self._idle.clear()
         self._waiting_calls += 1
         try:
-            await self._idle.wait()
+            while self.is_running:
+                self._changed.clear()
+                await self._changed.wait()
         finally:
             self._waiting_calls -= 1
 
-    async def cancel(self) -> bool:
-        """Stop the turn with everything it started, and end the task. True when it waited for an answer."""
-        if self._job is not None:
-            self.interrupt.cancel(CANCELED)
-            if self.stream is not None and not self.stream.ended.is_set():
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._idle.wait(), _CANCEL_SECONDS)
-        was_waiting = self.is_waiting or self.is_parked
+    async def cancel(self) -> None:
+        """Stop the turn with everything it started, and end the task."""
+        self.interrupt.cancel(CANCELED)
+        job = self._job
+        if job is not None and self.is_begun:
+            await asyncio.wait([job], timeout=_CANCEL_SECONDS)
         await self.finish(TaskState.TASK_STATE_CANCELED)
-        if self._job is not None:
-            self._job.cancel()
-        elif self.is_parked:
-            self.is_parked = False
-            self._idle.set()
-        return was_waiting
+        if job is not None:
+            job.cancel()
 
     async def abort(self) -> None:
         """Cancel the job without a new state."""

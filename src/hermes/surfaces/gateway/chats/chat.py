@@ -202,14 +202,14 @@ class GatewayChat:
         """Hand the turn of a message over, or take up the one that an earlier process has submitted."""
         services, row, redactor = self._services, self.row, self._services.host.redactor
         turns, live = services.turns, LiveTurn(row.session_id, redactor, loop=asyncio.get_running_loop())
-        work.live = live
+        work.live, live.listener = live, ignore_events
         if work.turn_id:
-            await services.blocking(turns.take_up, live, work.turn_id, listener=ignore_events)
+            await services.blocking(turns.take_up, live, work.turn_id)
             return live
         ambient = services.session_store.take_ambient(row.session_id)
 
         def accept() -> str:
-            return turns.accept(live, turn_request(services, row, work, ambient), listener=ignore_events).turn_id
+            return turns.accept(live, turn_request(services, row, work, ambient)).turn_id
 
         while not work.turn_id:
             try:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from hermes.agent.events import TurnResult
-from hermes.surfaces.openai_api.answers import chat_usage, failure, finish_reason, missing_text
+from hermes.surfaces.openai_api.answers import finish_reason, usage_document
 from hermes.surfaces.openai_api.call import ApiCall
 from hermes.surfaces.openai_api.content import read_conversation
 from hermes.surfaces.openai_api.documents import (
@@ -21,16 +21,8 @@ from hermes.surfaces.openai_api.documents import (
 )
 from hermes.surfaces.openai_api.errors import ServerStopped, invalid
 from hermes.surfaces.openai_api.runs.acceptance import ApiRuns, RunOrder
-from hermes.surfaces.openai_api.runs.run import ApiRun, RunEvent, joined
-from hermes.surfaces.openai_api.sse import DONE, PING, SseResponse, encode_event, unless_gone
-
-#: Names of the additional events, which clients that do not know them read as empty chunks.
-_PROGRESS = {
-    "tool_started": "hermes.tool.started",
-    "tool_ended": "hermes.tool.completed",
-    "question": "hermes.approval.request",
-    "answered": "hermes.approval.answered",
-}
+from hermes.surfaces.openai_api.runs.run import ApiRun
+from hermes.surfaces.openai_api.sse import DONE, PING, SseResponse, encode_event
 
 
 async def create_completion(request: Request, call: ApiCall, runs: ApiRuns) -> Response:
@@ -61,19 +53,11 @@ async def create_completion(request: Request, call: ApiCall, runs: ApiRuns) -> R
         include_usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
         chunks = _chunks(run, call, include_usage=include_usage)
         return SseResponse(chunks, lambda: runs.left(run), headers)
-    result = await _result(request, run, runs)
-    failed = failure(result, shows_words=call.principal.is_owner)
+    result = await runs.result(run, request.receive)
+    failed = call.failure(result)
     if failed is not None:
         raise failed
     return JSONResponse(_completion(run, result), headers=headers)
-
-
-async def _result(request: Request, run: ApiRun, runs: ApiRuns) -> TurnResult:
-    try:
-        return await unless_gone(run.wait(), request.receive)
-    finally:
-        if not run.has_ended:
-            await runs.left(run)
 
 
 def _completion(run: ApiRun, result: TurnResult) -> dict[str, Any]:
@@ -85,7 +69,7 @@ def _completion(run: ApiRun, result: TurnResult) -> dict[str, Any]:
         "created": int(run.row.created_at),
         "model": run.row.document["model"],
         "choices": [choice],
-        "usage": chat_usage(result.usage),
+        "usage": usage_document(result.usage),
     }
 
 
@@ -102,35 +86,25 @@ async def _chunks(run: ApiRun, call: ApiCall, *, include_usage: bool) -> AsyncGe
         return {**head, "choices": [choice], **({"usage": None} if include_usage else {}), **more}
 
     yield encode_event(chunk({"role": "assistant", "content": ""}))
-    shown = ""
     try:
-        async for _, batch in run.events():
-            if not batch:
+        async for piece in run.answer():
+            if piece is None:
                 yield PING
-            for text, progress in joined(batch, _PROGRESS):
-                if text:
-                    shown += text
-                    yield encode_event(chunk({"content": text}))
-                if progress is not None:
-                    yield _progress(progress, chunk({}))
+            elif isinstance(piece, str):
+                yield encode_event(chunk({"content": piece}))
+            else:  # clients that do not know it read an empty chunk
+                name = f"hermes.{piece.name}"
+                yield encode_event({**chunk({}), "hermes": {"event": name, **piece.data}}, event=name)
         result = await run.wait()
     except ServerStopped as stopped:
         yield encode_event(stopped.document())
         yield DONE
         return
-    failed = failure(result, shows_words=call.principal.is_owner)
+    failed = call.failure(result)
     if failed is not None:
         yield encode_event(failed.document())
     else:
-        rest = missing_text(shown, result.answer)
-        if rest:
-            yield encode_event(chunk({"content": rest}))
         yield encode_event(chunk({}, finish_reason(result)))
         if include_usage:
-            yield encode_event({**head, "choices": [], "usage": chat_usage(result.usage)})
+            yield encode_event({**head, "choices": [], "usage": usage_document(result.usage)})
     yield DONE
-
-
-def _progress(event: RunEvent, empty: dict[str, Any]) -> bytes:
-    name = _PROGRESS[event.kind]
-    return encode_event({**empty, "hermes": {"event": name, **(event.data or {})}}, event=name)

@@ -8,9 +8,9 @@ from typing import Any, cast
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from hermes.surfaces.openai_api.answers import failure, missing_text, response_usage
+from hermes.surfaces.openai_api.answers import usage_document
 from hermes.surfaces.openai_api.call import ApiCall
-from hermes.surfaces.openai_api.content import read_conversation
+from hermes.surfaces.openai_api.content import read_input
 from hermes.surfaces.openai_api.documents import (
     ResponsesRequest,
     check_model,
@@ -20,16 +20,9 @@ from hermes.surfaces.openai_api.documents import (
 )
 from hermes.surfaces.openai_api.errors import ServerStopped, invalid
 from hermes.surfaces.openai_api.runs.acceptance import ApiRuns, RunOrder
-from hermes.surfaces.openai_api.runs.run import ApiRun, joined
-from hermes.surfaces.openai_api.sse import PING, SseResponse, encode_event, unless_gone
+from hermes.surfaces.openai_api.runs.run import ApiRun
+from hermes.surfaces.openai_api.sse import PING, SseResponse, encode_event
 
-#: The additional events, which clients that do not know them leave out.
-_PROGRESS = {
-    "tool_started": "response.hermes.tool.started",
-    "tool_ended": "response.hermes.tool.completed",
-    "question": "response.hermes.approval.request",
-    "answered": "response.hermes.approval.answered",
-}
 _STATUS = {"waiting": "in_progress", "cancelled": "cancelled"}
 _REASONS = {"length": "max_output_tokens", "budget": "max_output_tokens"}
 
@@ -40,15 +33,11 @@ async def create_response(request: Request, call: ApiCall, runs: ApiRuns) -> Res
     asked = read_document(call.body, ResponsesRequest)
     refuse_tools(asked.tools, asked.tool_choice)
     model = check_model(asked.model, call.models)
-    items = [{"role": "user", "content": asked.input}] if isinstance(asked.input, str) else asked.input
-    conversation = read_conversation(items, "input")
-    if asked.previous_response_id and len([item for item in items if item.get("role") == "assistant"]):
+    conversation = read_input(asked.input, asked.instructions)
+    if asked.previous_response_id and any(message.role == "assistant" for message in conversation.history):
         raise invalid(
             "input: with previous_response_id the server has the conversation; send the new messages alone", "input"
         )
-    if asked.instructions:
-        both = "\n\n".join(filter(None, (asked.instructions, conversation.instructions)))
-        conversation = conversation._replace(instructions=both)
     wanted: object = None if asked.text is None else asked.text.get("format")
     if wanted is not None and not isinstance(wanted, dict):
         raise invalid("text.format: is an object with a type", "text.format")
@@ -73,12 +62,7 @@ async def create_response(request: Request, call: ApiCall, runs: ApiRuns) -> Res
     if asked.stream:
         return SseResponse(_events(run, call), lambda: runs.left(run), headers)
     if not asked.background:
-        try:
-            await unless_gone(run.wait(), request.receive)
-        finally:
-            if not run.has_ended:
-                await runs.left(run)
-        failed = None if run.result is None else failure(run.result, shows_words=call.principal.is_owner)
+        failed = call.failure(await runs.result(run, request.receive))
         if failed is not None:
             raise failed
     return JSONResponse(response_document(run, call), headers=headers)
@@ -113,7 +97,7 @@ async def cancel_response(request: Request, call: ApiCall, runs: ApiRuns) -> Res
 def response_document(run: ApiRun, call: ApiCall) -> dict[str, Any]:
     """The response as it is now."""
     result, asked = run.result, run.row.document
-    failed = None if result is None else failure(result, shows_words=call.principal.is_owner)
+    failed = call.failure(result)
     incomplete = None
     if result is not None and result.status == "incomplete":
         incomplete = {"reason": _REASONS.get(result.finish_reason, "content_filter")}
@@ -133,7 +117,7 @@ def response_document(run: ApiRun, call: ApiCall) -> dict[str, Any]:
         "store": asked.get("store", True),
         "tool_choice": "auto",
         "tools": [],
-        "usage": None if result is None else response_usage(result.usage),
+        "usage": None if result is None else usage_document(result.usage, "input", "output"),
     }
 
 
@@ -168,27 +152,22 @@ async def _events(run: ApiRun, call: ApiCall) -> AsyncGenerator[bytes]:
     yield event("response.content_part.added", **place, part=_part(""))
     shown = ""
     try:
-        async for _, batch in run.events():
-            if not batch:
+        async for piece in run.answer():
+            if piece is None:
                 yield PING
-            for text, progress in joined(batch, _PROGRESS):
-                if text:
-                    shown += text
-                    yield event("response.output_text.delta", **place, delta=text, logprobs=[])
-                if progress is not None:
-                    yield event(_PROGRESS[progress.kind], **(progress.data or {}))
+            elif isinstance(piece, str):
+                shown += piece
+                yield event("response.output_text.delta", **place, delta=piece, logprobs=[])
+            else:  # clients that do not know it leave it out
+                yield event(f"response.hermes.{piece.name}", **piece.data)
         result = await run.wait()
     except ServerStopped as stopped:
         yield event("error", code=stopped.code, message=str(stopped), param=None)
         return
     document = response_document(run, call)
-    if failure(result, shows_words=False) is not None:
+    if call.failure(result) is not None:
         yield event("response.failed", response={**document, "status": "failed"})
         return
-    rest = missing_text(shown, result.answer)
-    if rest:
-        shown += rest
-        yield event("response.output_text.delta", **place, delta=rest, logprobs=[])
     yield event("response.output_text.done", **place, text=shown, logprobs=[])
     yield event("response.content_part.done", **place, part=_part(shown))
     yield event("response.output_item.done", output_index=0, item=_message(run, shown, "completed"))

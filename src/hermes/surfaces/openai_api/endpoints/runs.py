@@ -8,23 +8,15 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from hermes.surfaces.openai_api.answers import chat_usage, failure
+from hermes.surfaces.openai_api.answers import usage_document
 from hermes.surfaces.openai_api.call import ApiCall
-from hermes.surfaces.openai_api.content import read_conversation
+from hermes.surfaces.openai_api.content import read_input
 from hermes.surfaces.openai_api.documents import ApprovalDocument, RunRequest, check_model, read_document
 from hermes.surfaces.openai_api.errors import ServerStopped
 from hermes.surfaces.openai_api.runs.acceptance import ApiRuns, RunOrder
 from hermes.surfaces.openai_api.runs.run import ApiRun, RunEvent
 from hermes.surfaces.openai_api.sse import PING, SseResponse, encode_event
 
-_NAMES = {
-    "text": "message.delta",
-    "withdrawn": "message.withdrawn",
-    "tool_started": "tool.started",
-    "tool_ended": "tool.completed",
-    "question": "approval.request",
-    "answered": "approval.answered",
-}
 _ENDS = {
     "completed": "run.completed",
     "incomplete": "run.completed",
@@ -38,14 +30,9 @@ async def create_run(request: Request, call: ApiCall, runs: ApiRuns) -> Response
     call.need("send")
     asked = read_document(call.body, RunRequest)
     model = check_model(asked.model, call.models)
-    items = [{"role": "user", "content": asked.input}] if isinstance(asked.input, str) else asked.input
-    conversation = read_conversation(items, "input")
-    if asked.instructions:
-        both = "\n\n".join(filter(None, (asked.instructions, conversation.instructions)))
-        conversation = conversation._replace(instructions=both)
     order = RunOrder(
         kind="run",
-        conversation=conversation,
+        conversation=read_input(asked.input, asked.instructions),
         document={"model": model},
         session_id=asked.session_id or "",
         previous_response_id=asked.previous_response_id or "",
@@ -95,7 +82,7 @@ async def stop_run(request: Request, call: ApiCall, runs: ApiRuns) -> Response:
 def run_document(run: ApiRun, call: ApiCall) -> dict[str, Any]:
     """The run as it is now."""
     result = run.result
-    failed = None if result is None else failure(result, shows_words=call.principal.is_owner)
+    failed = call.failure(result)
     return {
         "id": run.id,
         "run_id": run.id,
@@ -105,7 +92,7 @@ def run_document(run: ApiRun, call: ApiCall) -> dict[str, Any]:
         "model": run.row.document["model"],
         "created_at": int(run.row.created_at),
         "output": None if result is None or failed is not None else result.answer,
-        "usage": None if result is None else chat_usage(result.usage),
+        "usage": None if result is None else usage_document(result.usage),
         "error": None if failed is None else failed.document()["error"],
     }
 
@@ -122,11 +109,8 @@ async def _events(run: ApiRun, call: ApiCall, start: int) -> AsyncGenerator[byte
 
 
 def _encoded(run: ApiRun, call: ApiCall, event: RunEvent, number: int) -> bytes:
-    fields: dict[str, Any] = dict(event.data or {})
-    name = _NAMES.get(event.kind, "")
-    if event.kind == "text":
-        fields = {"delta": event.text}
-    elif event.kind == "ended" and run.result is not None:
+    name, fields = event.name, event.data
+    if not name and run.result is not None:
         name, fields = _ENDS[run.result.status], run_document(run, call)
     document = {"event": name, "run_id": run.id, "timestamp": event.at, **fields}
     return encode_event(document, event=name, number=number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator
@@ -12,8 +13,9 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
+from starlette.types import Receive
 
-from hermes.agent.events import Listener, TurnResult, ignore_events
+from hermes.agent.events import TurnResult, ignore_events
 from hermes.agent.session import Session
 from hermes.base.errors import JournalError, QueueFull
 from hermes.base.http_server.outgoing import redacted
@@ -33,6 +35,7 @@ from hermes.surfaces.openai_api.errors import ApiError, not_found
 from hermes.surfaces.openai_api.runs.questions import caller_responder, read_answer, shown_question
 from hermes.surfaces.openai_api.runs.run import ApiRun
 from hermes.surfaces.openai_api.runs.store import PREFIXES, ApiRequestRow, ApiRequests, RequestKind
+from hermes.surfaces.openai_api.sse import unless_gone
 from hermes.trace.parent import joined
 
 T = TypeVar("T")
@@ -78,6 +81,8 @@ class ApiRuns:
         self._live: dict[str, ApiRun] = {}
         self._ended: OrderedDict[str, ApiRun] = OrderedDict()
         self._is_stopping = False
+        #: Held while it is decided which of two requests with one key begins its run.
+        self._accepting = threading.Lock()
         for principal in principals:
             self._finder.folder(principal)  # a wrong setting is reported at the start
 
@@ -95,7 +100,7 @@ class ApiRuns:
         for live in list(self._live.values()):
             live.stop_waiting()
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Look for answers no longer. Turns that run are the dispatcher's."""
         self._turns.close()
 
@@ -124,21 +129,30 @@ class ApiRuns:
 
     async def accept(self, order: RunOrder) -> ApiRun:
         """The run of a request: a new one, or the one that the same idempotency key has started."""
-        digest = hashlib.sha256(b"%s\0%s" % (order.kind.encode(), order.body)).hexdigest()
-        loop = asyncio.get_running_loop()
-        if not order.idempotency_key:  # no other request can be waiting for it
-            return await self.on_worker(partial(self._accept_new, order, digest, loop))
-        row, request = await self.on_worker(partial(self._prepare, order, digest))
-        live = self._live.get(row.id) or self._ended.get(row.id)
-        if live is None:
-            live = self._new_live(row, loop)
-            await self.on_worker(partial(self._submit, live, request, order))
-        return live
+        return await self.on_worker(partial(self._accept, order, asyncio.get_running_loop()))
 
-    def _accept_new(self, order: RunOrder, digest: str, loop: asyncio.AbstractEventLoop) -> ApiRun:
-        row, request = self._prepare(order, digest)
-        live = self._new_live(row, loop)
-        self._submit(live, request, order)
+    def _accept(self, order: RunOrder, loop: asyncio.AbstractEventLoop) -> ApiRun:
+        row, content = self._stored(order)
+        with self._accepting:
+            live = self._live.get(row.id) or self._ended.get(row.id)
+            if live is not None:
+                return live
+            live = self._new_live(row, loop)
+        if not order.streams and order.kind != "run":
+            live.listener = ignore_events
+        try:
+            if content is None:
+                self._find_turn(live)
+            else:
+                self._turns.accept(live, self._turn_request(order, row, content))
+        except BaseException as error:
+            self._live.pop(live.id, None)
+            if content is not None and isinstance(error, JournalError | QueueFull):
+                self.requests.drop(live.id)
+            if isinstance(error, QueueFull):
+                later = (("Retry-After", "5"),)
+                raise ApiError(503, str(error), kind="server_error", code="overloaded", headers=later) from None
+            raise
         return live
 
     def _new_live(self, row: ApiRequestRow, loop: asyncio.AbstractEventLoop) -> ApiRun:
@@ -148,32 +162,26 @@ class ApiRuns:
             live.stop_waiting()
         return live
 
-    def _prepare(self, order: RunOrder, digest: str) -> tuple[ApiRequestRow, TurnRequest | None]:
-        """Find the request with the same key, or store this one. None instead of a turn when it has one."""
-        principal, key = order.principal, order.idempotency_key
-        known = self.requests.with_key(principal.name, key) if key else None
+    def _stored(self, order: RunOrder) -> tuple[ApiRequestRow, str | list[dict[str, Any]] | None]:
+        """The request with the same key, or this one, stored; and the message, unless it has a turn already.
+
+        It has none when the server was killed between the two steps of acceptance.
+        """
+        digest = hashlib.sha256(b"%s\0%s" % (order.kind.encode(), order.body)).hexdigest()
+        key, content = order.idempotency_key, None
+        known = self.requests.with_key(order.principal.name, key) if key else None
+        if known is None or self.requests.turn(known) is None:
+            allow_private = self._host.config.security.allow_private_urls
+            content = user_content(order.conversation.message, allow_private=allow_private)
         if known is None:
-            session_id = self._session_id(order)
-            content = user_content(
-                order.conversation.message, allow_private=self._host.config.security.allow_private_urls
-            )
-            known = self.requests.add(self._row(order, digest, session_id))
-        else:
-            content = None
+            known = self.requests.add(self._row(order, digest, self._session_id(order)))
         if known.digest != digest:
             raise ApiError(
                 422,
                 f"Idempotency-Key {key!r} was used for another request; use a new key for a new request",
                 code="idempotency_key_reused",
             )
-        if content is None:
-            if self.requests.turn(known) is not None:
-                return known, None
-            # The server was killed between the two steps of acceptance.
-            content = user_content(
-                order.conversation.message, allow_private=self._host.config.security.allow_private_urls
-            )
-        return known, self._turn_request(order, known, content)
+        return known, content
 
     def _session_id(self, order: RunOrder) -> str:
         if order.session_id:
@@ -220,29 +228,15 @@ class ApiRuns:
             },
         )
 
-    def _submit(self, live: ApiRun, request: TurnRequest | None, order: RunOrder) -> None:
-        listener = live.listen if order.streams or order.kind == "run" else ignore_events
-        try:
-            if request is None:
-                self._find_turn(live, listener)
-            else:
-                self._turns.accept(live, request, listener=listener)
-        except BaseException as error:
-            self._live.pop(live.id, None)
-            if request is not None and isinstance(error, JournalError | QueueFull):
-                self.requests.drop(live.id)
-            if isinstance(error, QueueFull):
-                later = (("Retry-After", "5"),)
-                raise ApiError(503, str(error), kind="server_error", code="overloaded", headers=later) from None
-            raise
-
-    def _find_turn(self, live: ApiRun, listener: Listener) -> None:
+    def _find_turn(self, live: ApiRun) -> bool:
+        """Follow the turn of a run; whether it has not ended."""
         turn = self.requests.turn(live.row)
         if turn is None:
             raise not_found(f"the conversation of {live.id} was deleted", "session_not_found")
         if turn.state == "running":
             live.status = "in_progress"
-        self._turns.take_up(live, turn.id, listener=listener)
+        self._turns.take_up(live, turn.id)
+        return turn.state in ("queued", "running")
 
     # -- the end of a turn ----------------------------------------------------------------------------------------
 
@@ -274,8 +268,7 @@ class ApiRuns:
         if live is None:
             live = self._new_live(row, asyncio.get_running_loop())
             try:
-                await self.on_worker(partial(self._find_turn, live, live.listen))
-                if not live.has_ended and not await self._is_open(live):
+                if not await self.on_worker(partial(self._find_turn, live)):
                     await live.wait()
             except BaseException:
                 self._live.pop(row.id, None)
@@ -291,9 +284,13 @@ class ApiRuns:
         if turn is not None and turn.state == "running":
             live.started()
 
-    async def _is_open(self, live: ApiRun) -> bool:
-        turn = await self.on_worker(partial(self.requests.turn, live.row))
-        return turn is not None and turn.state in ("queued", "running")
+    async def result(self, live: ApiRun, receive: Receive) -> TurnResult:
+        """The result of a run for a client that waits for it; ``ClientGone`` when that does not."""
+        try:
+            return await unless_gone(live.wait(), receive)
+        finally:
+            if not live.has_ended:
+                await self.left(live)
 
     async def stop(self, live: ApiRun, reason: str) -> bool:
         """Stop a run. False when it had ended."""
@@ -326,7 +323,7 @@ class ApiRuns:
         def answer() -> str:
             asked = questions.of_session(live.session_id)
             question_id, text, reason = read_answer(asked, principal, given)
-            return questions.stored.answer(question_id, text, reason).id
+            return questions.answer(question_id, text, reason).id
 
         return await self.on_worker(answer)
 

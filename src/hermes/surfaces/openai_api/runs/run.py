@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Container
-from typing import Any, Literal, NamedTuple
+import itertools
+from collections.abc import AsyncGenerator
+from typing import Any, NamedTuple
 
 from hermes.base.http_server.outgoing import call_summary
 from hermes.base.sanitize import Redactor
@@ -18,14 +19,17 @@ from hermes.surfaces.openai_api.runs.store import ApiRequestRow
 SECONDS_OF_SILENCE = 15.0
 
 
-class RunEvent(NamedTuple):
-    """One event for clients. ``text`` belongs to the kind ``text``, ``data`` to all others."""
+#: The events of a run that are not part of its answer.
+_PROGRESS = ("tool.started", "tool.completed", "approval.request", "approval.answered")
 
-    kind: Literal["text", "withdrawn", "tool_started", "tool_ended", "question", "answered", "ended"]
-    text: str = ""
-    data: dict[str, Any] | None = None
+
+class RunEvent(NamedTuple):
+    """One event for clients, by the name that it has among the events of a run; the end has none."""
+
+    name: str
+    data: dict[str, Any]
     #: When it happened.
-    at: float = 0.0
+    at: float
 
 
 class ApiRun(LiveTurn):
@@ -65,44 +69,51 @@ class ApiRun(LiveTurn):
         """How many events there are by now."""
         return len(self._shown(self.log))
 
+    async def answer(self) -> AsyncGenerator[str | RunEvent | None]:
+        """The answer as it is said, with the progress of the turn in between; None breaks a silence.
+
+        What was not said while the turn ran comes last: the events of a turn are provisional.
+        """
+        said = ""
+        async for _, batch in self.events():
+            if not batch:
+                yield None
+            for is_text, some in itertools.groupby(batch, lambda event: event.name == "message.delta"):
+                if is_text:
+                    text = "".join(event.data["delta"] for event in some)
+                    said += text
+                    yield text
+                else:
+                    for event in some:
+                        if event.name in _PROGRESS:
+                            yield event
+        answer = self.result.answer if self.status in ("completed", "incomplete") and self.result is not None else ""
+        if answer and not said.endswith(answer):
+            yield f"\n\n{answer}" if said else answer
+
     def _shown(self, batch: list[LiveEntry]) -> list[RunEvent]:
         found = ((entry.at, self._event(entry)) for entry in batch)
-        return [event._replace(at=at) for at, event in found if event is not None]
+        return [RunEvent(*event, at) for at, event in found if event is not None]
 
-    def _event(self, entry: LiveEntry) -> RunEvent | None:
+    def _event(self, entry: LiveEntry) -> tuple[str, dict[str, Any]] | None:
         match entry.event:
             case TextAdded() as added:
-                return RunEvent("text", f"\n\n{added.text}" if added.opens_reply else added.text)
+                return "message.delta", {"delta": f"\n\n{added.text}" if added.opens_reply else added.text}
             case TextWithdrawn():
-                return RunEvent("withdrawn")
+                return "message.withdrawn", {}
             case ToolStarted() as call if self._show_tools:
-                return RunEvent("tool_started", data=self._call(call))
+                return "tool.started", self._call(call)
             case ToolEnded() as call if self._show_tools:
-                data = {**self._call(call), "status": call.status, "duration_ms": call.duration_ms}
-                return RunEvent("tool_ended", data=data)
+                return "tool.completed", {**self._call(call), "status": call.status, "duration_ms": call.duration_ms}
             case QuestionAsked() as asked:
-                return RunEvent("question", data=shown_question(asked.question, self.redactor))
+                return "approval.request", shown_question(asked.question, self.redactor)
             case QuestionAnswered():
-                return RunEvent("answered", data={})
+                return "approval.answered", {}
             case TurnOver():
-                return RunEvent("ended")
+                return "", {}
             case _:
                 return None
 
     def _call(self, event: ToolStarted | ToolEnded) -> dict[str, Any]:
         summary = call_summary(event.args, self.redactor)
         return {"tool": event.tool_name, "call_id": event.tool_call_id, "summary": summary}
-
-
-def joined(batch: list[RunEvent], shown: Container[str]) -> list[tuple[str, RunEvent | None]]:
-    """The events of a batch: pieces of text in a row as one, and of the other kinds those that are ``shown``."""
-    found: list[tuple[str, RunEvent | None]] = []
-    for event in batch:
-        if event.kind == "text":
-            if found and found[-1][1] is None:
-                found[-1] = (found[-1][0] + event.text, None)
-            else:
-                found.append((event.text, None))
-        elif event.kind in shown:
-            found.append(("", event))
-    return found

@@ -13,8 +13,8 @@ from hermes.surfaces.web.documents.assets import content_hash, one_script, text_
 from hermes.surfaces.web.documents.frame import document, embedded
 from hermes.surfaces.web.documents.session_timeline import timeline_table
 from hermes.surfaces.web.queries.detail import EventDetail, event_detail
-from hermes.surfaces.web.queries.sessions import IsAlive, lines_of
-from hermes.surfaces.web.queries.timeline import TimelineRows, family_of, session_rows
+from hermes.surfaces.web.queries.sessions import IsAlive
+from hermes.surfaces.web.queries.timeline import TimelineRows, family_rows
 from hermes.trace.clean import Cleaner
 
 
@@ -22,9 +22,7 @@ def session_document(store: Store, session_id: str, is_alive: IsAlive, clean: Cl
     """The document. Raises ``SessionNotFound``."""
 
     def read(connection: JournalConnection) -> str:
-        family = family_of(connection, session_id)
-        line = lines_of(connection, [session_id], is_alive, clean)[0]
-        rows = [session_rows(connection, member, clean) for member in family]
+        line, rows = family_rows(connection, session_id, is_alive, clean)
         events = dict(_events(connection, rows, clean))
         data = {"session": msgspec.to_builtins(line), "rows": rows, "events": events}
         return _document(line.title or session_id, data, timeline_table(line, rows))

@@ -46,8 +46,8 @@ def event_detail(
         value = unpack(connection, event.body)
     except ValueError as error:
         value = {"error": f"the body cannot be read: {error}; 'hermes trace verify' says more"}
-    cut = _Cut(clean, None if whole else LONGEST_TEXT)
-    shown = cut.value(value)
+    left_out: list[int] = []
+    shown = clean.value(value if whole else _shortened(value, clean, left_out))
     return EventDetail(
         session=session_id,
         seq=seq,
@@ -59,7 +59,7 @@ def event_detail(
         epoch=event.epoch,
         chain=(event.chain or b"").hex(),
         body=shown,
-        left_out=cut.left_out,
+        left_out=sum(left_out),
     )
 
 
@@ -68,31 +68,14 @@ def event_list(connection: JournalConnection, session_id: str, after: int = 0) -
     return [(event.seq, event.kind, event.key, event.at) for event in stored_events(connection, session_id, after)]
 
 
-class _Cut:
-    """Redacts plain data, and shortens its texts."""
-
-    def __init__(self, clean: Cleaner, longest: int | None) -> None:
-        self._clean = clean
-        self._longest = longest
-        self.left_out = 0
-
-    def value(self, value: Any) -> Any:
-        return self._clean.value(self._shortened(value))
-
-    def _shortened(self, value: Any) -> Any:
-        if self._longest is None:
-            return value
-        if isinstance(value, str):
-            return self._text(value, self._longest)
-        if isinstance(value, dict):
-            return {name: self._shortened(item) for name, item in cast("dict[str, Any]", value).items()}
-        if isinstance(value, list):
-            return [self._shortened(item) for item in cast("list[Any]", value)]
+def _shortened(value: Any, clean: Cleaner, left_out: list[int]) -> Any:
+    """Plain data with its long texts cut; how many characters they lose is added to ``left_out``."""
+    if isinstance(value, dict):
+        return {name: _shortened(item, clean, left_out) for name, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_shortened(item, clean, left_out) for item in cast("list[Any]", value)]
+    if not isinstance(value, str) or len(value) <= LONGEST_TEXT:
         return value
-
-    def _text(self, text: str, longest: int) -> str:
-        if len(text) <= longest:
-            return text
-        self.left_out += len(text) - longest
-        kept = self._clean.text(text[: longest + _SLACK])[:longest]
-        return f"{kept}…\n[{len(text) - longest:,} more characters]"
+    left_out.append(len(value) - LONGEST_TEXT)
+    kept = clean.text(value[: LONGEST_TEXT + _SLACK])[:LONGEST_TEXT]
+    return f"{kept}…\n[{left_out[-1]:,} more characters]"

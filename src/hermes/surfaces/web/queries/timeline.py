@@ -20,11 +20,14 @@ from hermes.journal.events import ReadEvent, read_events
 from hermes.journal.history.rows import StoredCallRow, calls_of, descendants, session_facts, turns_of
 from hermes.journal.questions import GRANTS, QuestionRow, questions_of
 from hermes.journal.store.connection import JournalConnection
+from hermes.surfaces.web.queries.sessions import IsAlive, SessionLine, lines_of
 from hermes.trace.clean import Cleaner
 
 RowKind = Literal["turn", "model", "tool", "approval", "question", "side", "mark"]
 RowState = Literal["running", "waiting", "ok", "error", "unknown", "stopped"]
 
+#: Events of a session in the document itself, for browsers without JavaScript.
+_EXCERPT = 80
 _LONGEST_LABEL = 160
 _LONGEST_TEXT = 300
 _TURN_STATES: dict[str, RowState] = {"completed": "ok", "failed": "error", "interrupted": "stopped"}
@@ -111,6 +114,25 @@ def session_rows(connection: JournalConnection, session_id: str, clean: Cleaner,
         start=session.created_at,
         rows=rows if after else _merged(rows),
     )
+
+
+def family_rows(
+    connection: JournalConnection, session_id: str, is_alive: IsAlive, clean: Cleaner
+) -> tuple[SessionLine, list[TimelineRows]]:
+    """A session, with the rows of its family. Raises ``SessionNotFound``."""
+    family = family_of(connection, session_id)
+    line = lines_of(connection, [session_id], is_alive, clean)[0]
+    return line, [session_rows(connection, member, clean) for member in family]
+
+
+def excerpt(
+    connection: JournalConnection, session_id: str, is_alive: IsAlive, clean: Cleaner
+) -> tuple[SessionLine, TimelineRows]:
+    """A session with its last rows, without its children. Raises ``SessionNotFound``."""
+    found = lines_of(connection, [session_id], is_alive, clean)
+    after = max(0, found[0].head - _EXCERPT) if found else 0
+    rows = session_rows(connection, session_id, clean, after)
+    return found[0], rows
 
 
 def _merged(rows: Sequence[TimelineRow]) -> list[TimelineRow]:

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hermes.base.http_server.requests import is_local_name, read_body, replayed_body, request_headers
 from hermes.surfaces.web.documents.assets import content_hash, style
-from hermes.surfaces.web.documents.sign_in import sign_in_page
+from hermes.surfaces.web.documents.frame import sign_in_page
 
 #: Holds a token that stays the same; without it, each start makes a new one.
 TOKEN_VARIABLE = "HERMES_WEB_TOKEN"

@@ -15,14 +15,18 @@ from starlette.routing import Route
 
 from hermes.base.errors import HermesError, JournalError, SessionBusy, SessionNotFound
 from hermes.base.version import __version__
+from hermes.journal.bodies import message_text
+from hermes.journal.sessions import Sessions
 from hermes.surfaces.web.documents.assets import ENTRY, FIRST, LATER, imports_of, served, version
 from hermes.surfaces.web.documents.frame import ViewFrame, other_frame, problem_page
 from hermes.surfaces.web.documents.session_list import session_list
 from hermes.surfaces.web.documents.session_timeline import session_frame
 from hermes.surfaces.web.live import HOME, Subscription, message
 from hermes.surfaces.web.queries.approvals import answer_question, waiting_questions
+from hermes.surfaces.web.queries.detail import event_detail, event_list
 from hermes.surfaces.web.queries.reports import comparison, cost_report, plugin_report
-from hermes.surfaces.web.queries.sessions import SessionFilter
+from hermes.surfaces.web.queries.sessions import SessionFilter, session_lines
+from hermes.surfaces.web.queries.timeline import excerpt, family_rows
 from hermes.surfaces.web.server.access import AccessGate, PageAccess
 from hermes.surfaces.web.service import PageService
 
@@ -30,6 +34,8 @@ from hermes.surfaces.web.service import PageService
 _KEEP_ALIVE = 15.0
 _MOST_STREAMS = 500
 _MOST_DAYS = 3_650
+_MOST_MESSAGES = 200
+_LONGEST_MESSAGE = 20_000
 #: For addresses that change with their content.
 _FOR_GOOD = "private, max-age=31536000, immutable"
 _STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
@@ -141,14 +147,14 @@ class _Handlers:
         if session_id:
             # All rows of a long session are larger than a first view may be: the page asks for them.
             try:
-                found = service.excerpt(session_id)
+                line, rows = service.read(excerpt, session_id, service.is_alive, service.clean)
             except SessionNotFound as error:
                 return HTMLResponse(frame.page("Not found", data, other_frame(str(error))), 404)
-            title, main = found["session"].title or session_id, session_frame(found["session"], found["rows"])
-            data["session"] = found["session"]
+            title, main = line.title or session_id, session_frame(line, [rows])
+            data["session"] = line
         elif not path:
             wanted = _filter(request)
-            lines = data["sessions"] = service.sessions(wanted)
+            lines = data["sessions"] = service.read(session_lines, wanted, service.is_alive, service.clean)
             main = session_list(root, lines, wanted, chat=service.chat is not None)
         scripts = [one for one in imports_of(later) if one not in imports_of(ENTRY)] if later else []
         return HTMLResponse(frame.page(title, data, main, [FIRST, *scripts]))
@@ -157,29 +163,37 @@ class _Handlers:
 
     def sessions(self, request: Request) -> Response:
         """A part of the list of sessions."""
-        return _json(self._service.sessions(_filter(request)))
+        service = self._service
+        return _json(service.read(session_lines, _filter(request), service.is_alive, service.clean))
 
     def session(self, request: Request) -> Response:
         """A session with all its rows."""
-        return _json(self._service.session(request.path_params["session_id"]))
+        service, session_id = self._service, request.path_params["session_id"]
+        line, rows = service.read(family_rows, session_id, service.is_alive, service.clean)
+        return _json({"session": line, "rows": rows})
 
     def events(self, request: Request) -> Response:
         """The numbers, kinds and times of the events of a session."""
         after = _whole_number(request, "after", 0)
-        return _json(self._service.events(request.path_params["session_id"], after))
+        return _json(self._service.read(event_list, request.path_params["session_id"], after))
 
     def event(self, request: Request) -> Response:
         """One event; with ``whole`` as a file, however long it is."""
         whole = "whole" in request.query_params
-        found = self._service.event(request.path_params["session_id"], request.path_params["seq"], whole=whole)
+        session_id, seq = request.path_params["session_id"], request.path_params["seq"]
+        found = self._service.read(event_detail, session_id, seq, self._service.clean, whole=whole)
         response = _json(found)
         if whole:
             response.headers["content-disposition"] = f'attachment; filename="event-{found.seq}.json"'
         return response
 
     def messages(self, request: Request) -> Response:
-        """The conversation as text."""
-        return _json(self._service.messages(request.path_params["session_id"]))
+        """The last messages of the user and the agent, as text."""
+        found = Sessions(self._service.store).messages(request.path_params["session_id"])
+        texts = [(message["role"], message_text(message)) for message in found]
+        said = [(role, text) for role, text in texts if role in ("user", "assistant") and text.strip()]
+        clean = self._service.clean.text
+        return _json([{"role": role, "text": clean(text[:_LONGEST_MESSAGE])} for role, text in said[-_MOST_MESSAGES:]])
 
     # -- live ---------------------------------------------------------------------------------------------------
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator
-from socket import socket
+from collections.abc import Callable
 from urllib.parse import urlencode, urlsplit
 
 from hermes.base.errors import HermesError
@@ -57,22 +56,13 @@ async def serve_page(
     async def close() -> None:
         await asyncio.to_thread(service.close)
 
-    with _listening(host, port) as listener:
+    with contextlib.ExitStack() as stack:
+        try:
+            listener = stack.enter_context(listening(host, DEFAULT_PORT if port is None else port))
+        except HermesError:
+            if port is not None:
+                raise
+            listener = stack.enter_context(listening(host, 0))
         url = public_url.rstrip("/") or base_url(host, listener.getsockname()[1])
         app = web_app(service, access)
         await serve_app(app, listener, stop, lambda: announce(f"{url}/?{urlencode({'token': access.token})}"), close)
-
-
-@contextlib.contextmanager
-def _listening(host: str, port: int | None) -> Generator[socket]:
-    with contextlib.ExitStack() as stack:
-        yield _listener(stack, host, port)
-
-
-def _listener(stack: contextlib.ExitStack, host: str, port: int | None) -> socket:
-    try:
-        return stack.enter_context(listening(host, DEFAULT_PORT if port is None else port))
-    except HermesError:
-        if port is not None:
-            raise
-    return stack.enter_context(listening(host, 0))

@@ -7,7 +7,7 @@ import binascii
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import msgspec
@@ -25,11 +25,20 @@ MEDIA_TYPES = PLAIN_JSON, A2A_JSON = ("application/json", "application/a2a+json"
 
 #: Python refuses longer integers, with an error of its own.
 _LONG_NUMBER = re.compile(rb"[0-9]{4300}")
-_UNSUPPORTED = b"CONTENT_TYPE_NOT_SUPPORTED"
-INVALID_JSON = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "Invalid JSON payload"}}
+#: Stands for a document that cannot be read.
+_NOT_JSON = object()
+_INVALID_JSON = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "Invalid JSON payload"}}
 #: The methods with a message, in both versions of the protocol.
 _MESSAGES = frozenset({"SendMessage", "SendStreamingMessage", "message/send", "message/stream"})
 _PROBLEMS_SHOWN = 5
+
+
+class _Envelope(msgspec.Struct):
+    """Method and id of a JSON-RPC request."""
+
+    #: Of any type. Of two fields with the same name the last one counts, here as in the SDK.
+    method: Any = ""
+    id: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +49,30 @@ class RequestBody:
     media_type: str
     is_rpc: bool
     method: str = ""
-    request_id: Any = None
+    request_id: str | int | None = None
+    #: Of JSON-RPC; the SDK does not always notice that a body is not JSON.
+    is_json: bool = True
+
+    def holding(self, data: bytes) -> RequestBody:
+        """The same request with its body."""
+        if not self.is_rpc:
+            return replace(self, data=data)
+        try:
+            envelope = msgspec.json.decode(data, type=_Envelope)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return replace(self, data=data, is_json=_decoded(data) is not _NOT_JSON)  # the SDK reports any other error
+        request_id = envelope.id if isinstance(envelope.id, str | int) else None
+        return replace(self, data=data, method=str(envelope.method), request_id=request_id)
 
     def refusal(self) -> Response | None:
         """The error response, when the body cannot be used."""
+        if not self.is_json and self.media_type in MEDIA_TYPES:
+            return JSONResponse(_INVALID_JSON)
         if self.data and self.media_type not in MEDIA_TYPES:
             found = f"the content type is {self.media_type or 'missing'}; send {MEDIA_TYPES[0]}"
             return self._error(ContentTypeNotSupportedError(message=found))
         if _has_long_number(self.data):
-            return JSONResponse(INVALID_JSON) if self.is_rpc else self._error(InvalidParamsError(message="not JSON"))
+            return JSONResponse(_INVALID_JSON) if self.is_rpc else self._error(InvalidParamsError(message="not JSON"))
         problem = self._problem()
         return self._error(InvalidParamsError(message=problem)) if problem else None
 
@@ -64,17 +88,11 @@ class RequestBody:
 
     def _error(self, error: A2AError) -> JSONResponse:
         if self.is_rpc:
-            request_id = self.request_id if isinstance(self.request_id, str | int) else None
-            return JSONResponse(build_error_response(request_id, error))
+            return JSONResponse(build_error_response(self.request_id, error))
         payload: dict[str, Any] = build_rest_error_payload(error)
         status = 415 if isinstance(error, ContentTypeNotSupportedError) else 400
         payload.get("error", {})["code"] = status
         return JSONResponse(payload, status)
-
-
-def is_unsupported_media_type(body: bytes) -> bool:
-    """Whether an error of the HTTP+JSON transport is about a media type; its status is then 415."""
-    return _UNSUPPORTED in body
 
 
 def _has_long_number(data: bytes) -> bool:
@@ -89,8 +107,11 @@ def _has_long_number(data: bytes) -> bool:
 
 def _problem_of_params(method: str, data: bytes) -> str:
     """The parameters of a 0.3 request that are wrong; empty for none. The SDK would say that the request is invalid."""
+    document = _decoded(data)
+    if document is _NOT_JSON:
+        return ""  # the SDK reports it
     try:
-        OLD_REQUESTS[method].model_validate(msgspec.json.decode(data))
+        OLD_REQUESTS[method].model_validate(document)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
         if any(item["loc"][:1] != ("params",) and item["type"] != "missing" for item in errors):
@@ -98,20 +119,19 @@ def _problem_of_params(method: str, data: bytes) -> str:
         found = [item for item in errors if item["loc"][:1] == ("params",)]
         shown = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in found[:_PROBLEMS_SHOWN]]
         return "; ".join(shown)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return ""  # the SDK reports it
     return ""
 
 
 def _problem_of_files(data: bytes) -> str:
+    wrong = [name for name, encoded in _encoded_files(_decoded(data)) if not _is_base64(encoded)]
+    return f"message.parts: {wrong[0]} is not base64" if wrong else ""
+
+
+def _decoded(data: bytes) -> object:
     try:
-        document: object = msgspec.json.decode(data)
+        return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return ""
-    for name, encoded in _encoded_files(document):
-        if not _is_base64(encoded):
-            return f"message.parts: {name} is not base64"
-    return ""
+        return _NOT_JSON
 
 
 def _encoded_files(document: object) -> Iterator[tuple[str, object]]:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-import msgspec
 from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,14 +17,7 @@ from hermes.base.errors import JournalUnavailable
 from hermes.base.http_server.principals import Principal, Principals
 from hermes.base.http_server.rate_limits import Admission, RateLimiter, TaskSlots
 from hermes.base.http_server.requests import is_from_program, media_type_of, read_body, replayed_body, request_headers
-from hermes.surfaces.a2a.server.access.body import (
-    A2A_JSON,
-    INVALID_JSON,
-    MEDIA_TYPES,
-    PLAIN_JSON,
-    RequestBody,
-    is_unsupported_media_type,
-)
+from hermes.surfaces.a2a.server.access.body import A2A_JSON, PLAIN_JSON, RequestBody
 
 log = logging.getLogger("hermes.a2a")
 
@@ -34,6 +26,8 @@ PRINCIPAL = "hermes.principal"
 #: The key of the ASGI scope, and of the call's state, that holds the admission of a message.
 ADMISSION = "hermes.admission"
 
+#: In the SDK's error about a media type.
+_UNSUPPORTED = b"CONTENT_TYPE_NOT_SUPPORTED"
 _AWAY = "the database cannot be reached"
 
 #: For errors that have no code in the protocol.
@@ -53,14 +47,6 @@ SCOPES: dict[str, PrincipalScope] = {
     "tasks/pushNotificationConfig/delete": "send",
 }
 _STARTS_TASK = frozenset({"SendMessage", "SendStreamingMessage", "message/send", "message/stream"})
-
-
-class _Envelope(msgspec.Struct):
-    """Method and id of a JSON-RPC request."""
-
-    #: Of any type. Of two fields with the same name the last one counts, here as in the SDK.
-    method: Any = ""
-    id: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,38 +126,30 @@ class AccessMiddleware:
             await PlainTextResponse("Not Found", 404)(scope, receive, send)
             return
         headers = request_headers(scope)
-        is_rpc = scope["path"] == "/"
-        envelope, body = _Envelope(), b""
-        refusal = self._check_origin(headers)
         principal = self._policy.principals.authenticate(headers)
+        body = RequestBody(b"", media_type_of(headers.get("content-type", "")), is_rpc=scope["path"] == "/")
+        refusal = self._check_origin(headers)
         if refusal is None and principal is not None and scope["method"] == "POST":
-            found = await read_body(receive, headers, self._max_body_bytes)
-            if found is None:
+            data = await read_body(receive, headers, self._max_body_bytes)
+            if data is None:
                 limit = f"the request is longer than {self._max_body_bytes:,} bytes"
                 refusal = AccessRefusal(413, "INVALID_ARGUMENT", limit)
             else:
-                body = found
-                receive = replayed_body(body, receive)
-                envelope = _envelope(body) if is_rpc else envelope
-        method = rest_method(scope["method"], scope["path"])
-        if is_rpc:
-            method = "" if envelope is None else str(envelope.method)
+                body, receive = body.holding(data), replayed_body(data, receive)
+        method = body.method if body.is_rpc else rest_method(scope["method"], scope["path"])
         refusal = refusal or self._policy.refusal(principal, method)
         if refusal is not None or principal is None:
-            await _answer(cast("AccessRefusal", refusal), envelope if is_rpc else None)(scope, receive, send)
+            await _refused(cast("AccessRefusal", refusal), body)(scope, receive, send)
             return
-        unusable = _unusable(body, headers, is_rpc, envelope)
-        if unusable is not None:
-            await unusable(scope, receive, send)
-            return
-        admission = await self._policy.admit(principal, method)
+        admission = body.refusal() or await self._policy.admit(principal, method)
         if isinstance(admission, AccessRefusal):
-            await _answer(admission, envelope if is_rpc else None)(scope, receive, send)
+            admission = _refused(admission, body)
+        if isinstance(admission, Response):
+            await admission(scope, receive, send)
             return
         scope[PRINCIPAL], scope[ADMISSION] = principal, admission
         try:
-            answer = send if is_rpc else _with_media_types(send, media_type_of(headers.get("content-type", "")))
-            await self._app(scope, receive, answer)
+            await self._app(scope, receive, send if body.is_rpc else _with_media_types(send, body.media_type))
         finally:
             if admission is not None:
                 admission.end_request()
@@ -181,18 +159,6 @@ class AccessMiddleware:
         if self._policy.principals or is_from_program(headers):
             return None
         return AccessRefusal(403, "PERMISSION_DENIED", "without a token only programs on this machine may call")
-
-
-def _unusable(body: bytes, headers: dict[str, str], is_rpc: bool, envelope: _Envelope | None) -> Response | None:
-    """The response to a body that cannot be used."""
-    media_type = media_type_of(headers.get("content-type", ""))
-    if envelope is None:
-        method, request_id = "", None
-        if media_type in MEDIA_TYPES:
-            return JSONResponse(INVALID_JSON)
-    else:
-        method, request_id = str(envelope.method), envelope.id
-    return RequestBody(body, media_type, is_rpc, method, request_id).refusal() if body else None
 
 
 def _with_media_types(send: Send, asked_in: str) -> Send:
@@ -214,7 +180,7 @@ def _with_media_types(send: Send, asked_in: str) -> Send:
                 return
         if held:
             start = held.pop()
-            if is_unsupported_media_type(message.get("body", b"")):
+            if _UNSUPPORTED in message.get("body", b""):
                 start["status"] = 415
                 message = {**message, "body": message["body"].replace(b'"code":400', b'"code":415', 1)}
             await send(start)
@@ -234,31 +200,10 @@ def rest_method(verb: str, path: str) -> str:
     return "GetTask"
 
 
-def _envelope(body: bytes) -> _Envelope | None:
-    """Method and id of a JSON-RPC request; None when the body is not JSON, which the SDK does not always notice."""
-    try:
-        return msgspec.json.decode(body, type=_Envelope)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return _Envelope() if _is_json(body) else None  # the SDK reports any other error
-
-
-def _is_json(body: bytes) -> bool:
-    try:
-        msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return False
-    return True
-
-
-def _answer(refusal: AccessRefusal, envelope: _Envelope | None) -> JSONResponse:
-    if envelope is None:
-        error: dict[str, Any] = {"code": refusal.status, "status": refusal.reason, "message": refusal.message}
-        content: dict[str, Any] = {"error": error}
-    else:
-        request_id = envelope.id if isinstance(envelope.id, str | int) else None
-        content = {
-            "jsonrpc": "2.0",
-            "id": request_id,
-            "error": {"code": _JSON_RPC_CODE, "message": refusal.message, "data": {"reason": refusal.reason}},
-        }
+def _refused(refusal: AccessRefusal, body: RequestBody) -> Response:
+    error: dict[str, Any] = {"code": refusal.status, "status": refusal.reason, "message": refusal.message}
+    content: dict[str, Any] = {"error": error}
+    if body.is_rpc and body.is_json:
+        error = {"code": _JSON_RPC_CODE, "message": refusal.message, "data": {"reason": refusal.reason}}
+        content = {"jsonrpc": "2.0", "id": body.request_id, "error": error}
     return JSONResponse(content, refusal.status, dict(refusal.headers))

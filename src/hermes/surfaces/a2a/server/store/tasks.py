@@ -53,9 +53,9 @@ _SAVE = (
     "updated_ns = excluded.updated_ns, body = excluded.body "
     f"WHERE a2a_tasks.{_OPEN} AND coalesce(a2a_tasks.runner, ?) = ?"
 )
-_CLAIM = (
-    "UPDATE a2a_tasks SET runner = ?, body = ? WHERE owner = ? AND id = ? AND coalesce(runner, '') = ? AND state = ? "
-    "AND coalesce(updated_ns, -1) = ? RETURNING id"
+_CHANGE = (
+    "UPDATE a2a_tasks SET runner = ?, updated_ns = ?, body = ? WHERE owner = ? AND id = ? "
+    "AND coalesce(runner, '') = ? AND state = ? AND coalesce(updated_ns, -1) = ? RETURNING id"
 )
 _CANCEL = (
     "UPDATE a2a_tasks SET state = ?, runner = NULL, updated_ns = ?, body = ? "
@@ -76,7 +76,7 @@ class StoredTask(NamedTuple):
 
     owner: str
     task: Task
-    #: The server that answers a message of it; empty when none does.
+    #: The server that answers it; empty when none does.
     runner: str
 
 
@@ -147,13 +147,29 @@ class JournalTaskStore:
         return accepted
 
     async def claim(self, stored: StoredTask) -> bool:
-        """Let this server answer a task, with what was added to it since it was read. False when another one does."""
-        owner, task, before = stored
-        values = (self.runner_id, task.SerializeToString(), owner, task.id, before, task.status.state)
+        """Let this server answer a task. False when another one has changed it since it was read."""
+        return await self._change(stored, stored.task, self.runner_id)
+
+    async def add_answer(self, stored: StoredTask, answered: Task) -> bool:
+        """Store a task with an answer of its caller, for the server that asked. False as with ``claim``."""
+        return await self._change(stored, answered, stored.runner or None)
+
+    async def _change(self, stored: StoredTask, changed: Task, runner: str | None) -> bool:
+        before = _updated_ns(stored.task)
+        found = (
+            stored.owner,
+            stored.task.id,
+            stored.runner,
+            stored.task.status.state,
+            -1 if before is None else before,
+        )
+        return await self._write(_CHANGE, (runner, _updated_ns(changed), changed.SerializeToString(), *found))
+
+    async def _write(self, query: str, values: tuple[object, ...]) -> bool:
+        """Whether the row was there and has been changed."""
 
         def write(connection: JournalConnection) -> bool:
-            updated = _updated_ns(task)
-            return bool(connection.execute(_CLAIM, (*values, -1 if updated is None else updated)).fetchall())
+            return bool(connection.execute(query, values).fetchall())
 
         return await self._workers.run(lambda: self._store.write_soon(write))
 
@@ -184,11 +200,7 @@ class JournalTaskStore:
     async def cancel(self, owner: str, task: Task) -> bool:
         """Store the end of a task that another server answers; False when it has ended already."""
         values = (task.status.state, _updated_ns(task), task.SerializeToString(), owner, task.id)
-
-        def write(connection: JournalConnection) -> bool:
-            return bool(connection.execute(_CANCEL, values).fetchall())
-
-        return await self._workers.run(lambda: self._store.write_soon(write))
+        return await self._write(_CANCEL, values)
 
     async def _is_stored(self, key: _Key, task: Task) -> bool:
         query = "SELECT state FROM a2a_tasks WHERE owner = ? AND id = ?"
@@ -233,8 +245,7 @@ class JournalTaskStore:
         self._store.write_soon(write)
 
     def _row(self, owner: str, task: Task) -> _Row:
-        is_answered = task.status.state not in (*TERMINAL, _WAITING)
-        runner = self.runner_id if is_answered else None
+        runner = None if task.status.state in TERMINAL else self.runner_id
         updated, body = _updated_ns(task), task.SerializeToString()
         return owner, task.id, task.context_id, task.status.state, runner, updated, body
 
