@@ -1,12 +1,7 @@
-"""The two records of a command: its claim, written while its shell starts, and its result, written after the request.
-
-Neither costs time of its own, and no promise depends on that: nothing runs before its claim is on disk, and no result
-that exists is lost.
-"""
+"""The two records of a command: nothing runs before its claim is on disk, and no result that exists is lost."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,17 +12,16 @@ from hermes.agent.events import ignore_events
 from hermes.base.config.schema.sections import BudgetLimitsConfig, BudgetsConfig, CheckpointsConfig
 from hermes.base.errors import JournalError, LeaseLost
 from hermes.base.http.pool import Connection
-from hermes.base.scope import Interrupt, Scope
+from hermes.base.scope import Interrupt
 from hermes.host import Host
-from hermes.journal.store.sqlite import durability
 from hermes.models.credentials.home_keys import HomeKeys
 from hermes.models.endpoint import Endpoint
-from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, failure, text, tool_call
+from hermes.testing import ScriptedProvider, failure, text, tool_call
 from hermes.tools.terminal import child_process, terminal
-from hermes.tools.terminal.child_process import ChildProcess, can_hold
+from hermes.tools.terminal.child_process import ChildProcess
 from hermes.trace.verify.session import verify
 from support.configured import configured_host, tool_answers
-from support.waiting import HANG, finish, wait_for, wait_until
+from support.waiting import finish
 
 RUN = tool_call("terminal", {"command": "echo ran | tee -a effects.log"})
 RAN = {"output": "ran", "exit_code": 0, "error": None}
@@ -61,36 +55,6 @@ def keys(host: Host, session_id: str) -> set[str]:
 
 
 # -- the claim -------------------------------------------------------------------------------------------------------
-
-
-def test_a_shell_starts_while_its_claim_is_brought_to_the_disk(
-    home: Path, workdir: Path, started: list[ChildProcess], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    may_sync, effects, real = threading.Event(), workdir / "effects.log", durability.sync_file
-    may_sync.set()
-
-    def sync(file: int) -> None:
-        wait_for(may_sync)
-        real(file)
-
-    def hold(**_: Any) -> None:
-        may_sync.clear()
-
-    monkeypatch.setattr(durability, "sync_file", sync)
-    with ScriptedProvider([RUN, text("Done.")]) as provider, open_host(home, workdir, provider) as host:
-        confinement = host.runtime.confinements.of_command(Scope(), workdir)
-        if not can_hold("true", confinement):
-            pytest.skip("this system cannot hold a shell")
-        host.hooks.subscribe("on_session_start", "holder", hold)
-        turn = threading.Thread(target=lambda: host.new_session().run("Go"), daemon=True)
-        turn.start()
-        try:
-            wait_until(lambda: started, "the start of the shell")
-            assert started[0].exit_code() is None and not effects.exists()
-        finally:
-            may_sync.set()
-            turn.join(HANG)
-    assert effects.read_text() == "ran\n"
 
 
 def fill_the_disk(host: Host, _session_id: str) -> None:
@@ -128,28 +92,8 @@ def test_a_command_whose_claim_cannot_be_written_does_not_run(
     assert all(child.exit_code() is not None for child in started), "no shell is left"
 
 
-def test_an_interrupt_while_the_claim_is_written_stops_the_command(
-    home: Path, workdir: Path, started: list[ChildProcess], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    interrupt = Interrupt()
-    real = ChildProcess.release
-
-    def release(child: ChildProcess) -> None:
-        interrupt.cancel("enough")
-        child.wait(HANG)
-        real(child)
-
-    monkeypatch.setattr(ChildProcess, "release", release)
-    with ScriptedProvider([RUN, text("never asked")]) as provider, open_host(home, workdir, provider) as host:
-        session = host.new_session()
-        result = session.run("Go", interrupt=interrupt)
-        assert (result.status, len(started)) == ("interrupted", 1)
-        assert tool_answers(host, session.id)[0]["outcome"] == "unknown"
-    assert not (workdir / "effects.log").exists()
-
-
-@pytest.mark.parametrize("arguments", [{"background": True}, {"pty": True}])
-def test_a_command_whose_shell_cannot_be_held_is_claimed_before_it_starts(
+@pytest.mark.parametrize("arguments", [{}, {"background": True}, {"pty": True}])
+def test_a_command_is_claimed_before_it_starts(
     home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]
 ) -> None:
     claims: list[bool] = []
@@ -168,7 +112,7 @@ def test_a_command_whose_shell_cannot_be_held_is_claimed_before_it_starts(
 
 
 @pytest.mark.parametrize("arguments", [{"timeout": -1}, {"workdir": "missing"}])
-def test_a_call_that_starts_nothing_is_recorded_and_needs_no_claim(
+def test_a_call_that_starts_nothing_is_recorded(
     home: Path, workdir: Path, started: list[ChildProcess], arguments: dict[str, Any]
 ) -> None:
     call = tool_call("terminal", {"command": "true", **arguments})
@@ -177,47 +121,18 @@ def test_a_call_that_starts_nothing_is_recorded_and_needs_no_claim(
         assert session.run("Go").answer == "Done."
         kinds = [event["kind"] for event in host.sessions.events(session.id) if event["key"] == "tool:1.0"]
         assert verify(host.sessions.export(session.id)) == []
-    assert (kinds, started) == (["step_done"], [])
+    assert (kinds, started) == (["step_claimed", "step_done"], [])
 
 
 # -- the result ------------------------------------------------------------------------------------------------------
 
 
-def test_a_result_is_written_while_the_next_answer_is_awaited(
-    home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("told", ["listener", "post_tool_call", "transform_tool_result", "pre_api_request", "server"])
+def test_a_result_is_written_before_anyone_is_told_of_it(
+    home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch, told: str
 ) -> None:
-    """Not before the request is sent, which would cost time, and not after its answer, which may take minutes."""
-    before: list[set[str]] = []
-    may_answer = threading.Event()
-    send = Connection.send
-
-    def look(connection: Connection, *arguments: Any) -> Any:
-        before.append(keys(host, session.id))
-        return send(connection, *arguments)
-
-    def answer(request: RecordedRequest) -> ScriptedReply:
-        if request.step == 0:
-            return RUN
-        wait_for(may_answer)
-        return text("Done.")
-
-    monkeypatch.setattr(Connection, "send", look)
-    with ScriptedProvider(answer) as provider, open_host(home, workdir, provider) as host:
-        session = host.new_session()
-        turn = threading.Thread(target=lambda: session.run("Go"), daemon=True)
-        turn.start()
-        try:
-            provider.wait_for_request(2)
-            wait_until(lambda: "tool:1.0" in keys(host, session.id), "the record of the result")
-        finally:
-            may_answer.set()
-            turn.join(HANG)
-    assert "tool:1.0" not in before[1]
-
-
-@pytest.mark.parametrize("told", ["listener", "post_tool_call", "transform_tool_result", "pre_api_request"])
-def test_a_result_is_written_before_anyone_is_told_of_it(home: Path, workdir: Path, told: str) -> None:
     seen: list[bool] = []
+    send = Connection.send
 
     def look(event: object = None, **_: Any) -> None:
         if told != "listener" or type(event).__name__ == "ToolEnded":
@@ -225,7 +140,9 @@ def test_a_result_is_written_before_anyone_is_told_of_it(home: Path, workdir: Pa
 
     with ScriptedProvider([RUN, text("Done.")]) as provider, open_host(home, workdir, provider) as host:
         session = host.new_session()
-        if told != "listener":
+        if told == "server":
+            monkeypatch.setattr(Connection, "send", lambda *given: look() or send(*given))
+        elif told != "listener":
             host.hooks.subscribe(told, "watcher", look)
         assert session.run("Go", listener=look if told == "listener" else ignore_events).answer == "Done."
     assert seen[-1] is True

@@ -35,7 +35,6 @@ from hermes.journal.turns.lifecycle import close_children
 from hermes.journal.turns.steps import Message, TurnState
 from hermes.models.costs.usage import Usage
 from hermes.models.reply import Reply
-from hermes.models.wires.request_body import BodyEncoder
 
 log = logging.getLogger("hermes.turn")
 
@@ -66,7 +65,6 @@ class Turn:
         self._usage = Usage(request_count=0)
         self._tool_calls: list[ToolEnded] = []
         self._steps = self._nudges = 0
-        self._bodies = BodyEncoder()
         self._model = self._provider = ""
         #: Where the next message of the model belongs.
         self._place: MessagePlace = (1, 0)
@@ -362,25 +360,17 @@ class Turn:
         is_seen = hooks.pre_api_request is not None or hooks.llm_request is not None or hooks.llm_execution is not None
         if is_seen or self._models.budgets is not None:
             self._journal.commit_soon()  # plugins may take their time, and so may a question about a budget
-        # A plugin may change what it is given; what no plugin sees is encoded once.
-        bodies = None if is_seen else self._bodies
         messages = requests.fitting(step, self._place, tools)
         while True:
             try:
-                return self._call_model(step, messages, tools, bodies, is_last=is_last)
+                return self._call_model(step, messages, tools, is_last=is_last)
             except ProviderError as error:
                 if error.reason != "context_too_long" or not requests.make_more_room(step, self._place, tools):
                     raise
             messages = requests.build(self._place)
 
     def _call_model(
-        self,
-        step: int,
-        messages: list[Message],
-        tools: list[ToolDefinition],
-        bodies: BodyEncoder | None,
-        *,
-        is_last: bool,
+        self, step: int, messages: list[Message], tools: list[ToolDefinition], *, is_last: bool
     ) -> Answered:
         return ModelCall(
             runtime=self._models,
@@ -392,7 +382,6 @@ class Turn:
             user_message=self._journal.messages[0, 0]["content"],
             listener=self._parts.listener,
             memo=self._parts.memo,
-            bodies=bodies,
             show_text=self._runtime.hooks.transform_llm_output is None,
             may_withdraw_text=self._parts.can_withdraw_text,
             # Once there is something to report, one call is kept for it.
@@ -422,7 +411,6 @@ class Turn:
         stopped.cancel(reason)
         # The listener may be what failed.
         parts = replace(self._parts, scope=replace(self._scope, interrupt=stopped), listener=ignore_events)
-        self._journal.commit()  # with it, what was to be made later is among the steps
         step = 1
         while (recorded := self._journal.steps.get(f"model:{step}")) is not None:
             answered = msgspec.convert(recorded.body, Answered, from_attributes=True)

@@ -23,8 +23,6 @@ def builtin_tools(limits: ToolLimits | None = None, *, can_leave_sandbox: bool =
             _TERMINAL,
             arguments,
             _terminal,
-            commits_before_waiting=True,
-            claims_itself=True,
             untrusted=fetches,
             emoji="💻",
         ),

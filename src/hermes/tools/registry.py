@@ -67,12 +67,6 @@ class ToolContext(msgspec.Struct):
     confinements: Confinements = msgspec.field(default_factory=Confinements)
     #: The call's key in the journal (``tool:n.i``); empty outside a turn.
     key: str = ""
-    #: To be called before a wait of unknown length, such as a question: what led to the call is then recorded, and in
-    #: the log.
-    before_waiting: Callable[[], None] | None = None
-    #: Puts the claim of the call on disk. To be called before the effect begins, by a tool with ``claims_itself``; None
-    #: when it is there already.
-    commit_claim: Callable[[], None] | None = None
     #: The real paths that the gate judged: files to write, and files to read that may hold credentials. ``open``
     #: refuses a path that leads elsewhere by now. None outside of the pipeline.
     checked: Collection[str] | None = None
@@ -112,10 +106,6 @@ class Tool(msgspec.Struct, frozen=True):
     preview: Callable[[Args, ToolContext], str] | None = None
     #: Takes less than a millisecond, so a thread would cost more than it saves.
     quick: bool = False
-    #: It calls ``ToolContext.before_waiting`` as soon as it has started what it waits for.
-    commits_before_waiting: bool = False
-    #: It calls ``ToolContext.commit_claim``, so that the start of a process takes place beside the commit.
-    claims_itself: bool = False
     #: False when the tool is unavailable (a missing binary, say): it is then not offered to the model.
     available: Callable[[], bool] | None = None
     emoji: str = ""

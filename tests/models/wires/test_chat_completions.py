@@ -93,3 +93,8 @@ def test_endless_nesting_is_a_bad_request() -> None:
     loop.append(loop)
     with pytest.raises(ProviderError, match="cannot be written as JSON"):
         WIRE.http_request(ENDPOINT, {"messages": loop})
+
+
+def test_a_lone_surrogate_in_a_message_costs_a_character() -> None:
+    kwargs = WIRE.kwargs(ENDPOINT, ModelRequest([{"role": "user", "content": "b\udcff"}]))
+    assert WIRE.http_request(ENDPOINT, kwargs).body.decode().endswith('"content":"b\ufffd"}]}')

@@ -134,11 +134,12 @@ class Approvals:
         *,
         plugin: Decision | Finding | None = None,
         loop: LoopGuardrail | None = None,
+        before_asking: Callable[[], None] | None = None,
     ) -> Decision:
         """Whether the call may run now, with exactly these arguments. Questions are asked here.
 
         ``examined`` is what ``examine`` found. ``plugin`` is what a plugin decided: a refusal, or a finding that needs
-        approval.
+        approval. ``before_asking`` is called before a question is asked.
         """
         scope = context.scope
         always_ask = tool.may_run_commands and self._always_asks(scope.session_id)
@@ -162,8 +163,8 @@ class Approvals:
         from hermes.agent.approvals.question import ApprovalQuestion  # most calls need none
 
         question = ApprovalQuestion(tool, args, context, assessment.command, assessment.findings)
-        if context.before_waiting is not None:
-            context.before_waiting()
+        if before_asking is not None:
+            before_asking()
         with self._lock_for(scope.session_id):
             scope.interrupt.check()
             return self._resolve(question)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hermes.base.sanitize import Redactor
     from hermes.base.scope import Interrupt
     from hermes.models.endpoint import Endpoint
-    from hermes.models.wires.request_body import BodyEncoder
     from hermes.models.wires.wire import HttpRequest, ModelRequest, Transport, Wire
 
 
@@ -41,9 +40,8 @@ class DigestingWire:
     It is taken when it is first asked for, so that sending does not wait for it.
     """
 
-    def __init__(self, wire: Wire, bodies: BodyEncoder | None = None) -> None:
+    def __init__(self, wire: Wire) -> None:
         self._wire = wire
-        self._bodies = bodies
         self.kwargs, self.parser, self.error_from = wire.kwargs, wire.parser, wire.error_from
         self._body: bytes | None = None
         self._sha256 = ""
@@ -57,11 +55,9 @@ class DigestingWire:
             self._sha256, self._body = hashlib.sha256(self._body).hexdigest(), None
         return self._sha256
 
-    def http_request(
-        self, endpoint: Endpoint, kwargs: Mapping[str, Any], bodies: BodyEncoder | None = None
-    ) -> HttpRequest:
+    def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
         """The bytes to send for ``kwargs``."""
-        request = self._wire.http_request(endpoint, kwargs, bodies or self._bodies)
+        request = self._wire.http_request(endpoint, kwargs)
         self._body = request.body
         return request
 

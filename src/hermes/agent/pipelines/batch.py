@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hermes.agent.approvals.guardrail import LoopGuardrail
-from hermes.agent.events import ignore_events
 from hermes.agent.workers import wait_for
 from hermes.base.errors import Interrupted, TurnSuspended
 from hermes.contract.events import CheckpointMissing, ToolEnded, ToolStarted
 from hermes.hooks.execution_chain import culprit_of
 from hermes.journal.records import CallRecord
-from hermes.journal.turns.steps import NO_FIELDS, Message
+from hermes.journal.turns.steps import Message
 from hermes.models.reply import ToolRequest
 
 if TYPE_CHECKING:
@@ -44,8 +43,6 @@ class _Slot(msgspec.Struct):
     outcome: ToolOutcome | None = None
     message: Message | None = None
     finished: ToolEnded | None = None
-    #: Why the claim could not be put on disk: the call did not run.
-    claim_error: BaseException | None = None
 
     @property
     def unsafe(self) -> bool:
@@ -134,8 +131,8 @@ class ToolBatch:
                 ready.append(slot)
             else:
                 self._close(slot, outcome)
-        self._claim([slot for slot in ready if slot.unsafe], is_alone=len(ready) == 1)
-        if not all(_is_quick(slot) or _commits_before_waiting(slot) for slot in ready):
+        self._claim([slot for slot in ready if slot.unsafe])
+        if not all(_is_quick(slot) for slot in ready):
             self._journal.commit_soon()
         for slot in ready:
             self._notify(slot.call.started())
@@ -155,28 +152,15 @@ class ToolBatch:
         except Interrupted as stop:
             return slot.call.cancelled(stop.reason)
 
-    def _claim(self, slots: list[_Slot], *, is_alone: bool) -> None:
+    def _claim(self, slots: list[_Slot]) -> None:
         """Write-ahead claim: record that these calls are about to run, so that a crash never runs them twice.
 
-        The reply that asked for them is in the same transaction. This is the one sync that a step waits for. A tool
-        that claims itself waits for it once it has started what it needs.
+        The reply that asked for them is in the same transaction. This is the one sync that a step waits for.
         """
-        if is_alone and slots and slots[0].call.claims_itself:
-            slots[0].call.context.commit_claim = lambda: self._claim_alone(slots[0])
-        elif slots:
-            self._commit_claims(slots)
-
-    def _commit_claims(self, slots: list[_Slot]) -> None:
         for slot in slots:
             self._journal.step(slot.key, "claimed", "unsafe", slot.call.claim())
-        self._journal.commit()
-
-    def _claim_alone(self, slot: _Slot) -> None:
-        try:
-            self._commit_claims([slot])
-        except BaseException as error:
-            slot.claim_error = error
-            raise
+        if slots:
+            self._journal.commit()
 
     def _run_alone(self, slot: _Slot) -> None:
         # A plugin's tool may ignore the interrupt; on a worker thread it can be abandoned.
@@ -208,8 +192,6 @@ class ToolBatch:
     def _execute(self, slot: _Slot) -> None:
         try:
             outcome = slot.call.execute()
-            if slot.claim_error is not None:
-                raise slot.claim_error
         except TurnSuspended:
             # A call that can run again asks again once the answer is there; no record says that it ran.
             if not slot.unsafe:
@@ -217,8 +199,6 @@ class ToolBatch:
             message = "This needs a question to the user, which cannot be asked in the middle of this call."
             outcome = slot.call.failed(message, "approval_denied")
         except BaseException as error:
-            if slot.claim_error is not None:
-                raise  # it did not run
             self._close(slot, slot.call.cancelled(culprit_of(error) or type(error).__name__))
             raise
         self._close(slot, outcome)
@@ -231,28 +211,11 @@ class ToolBatch:
         with self._settling:
             if slot.outcome is not None:
                 return
-            if slot.unsafe or slot.call.is_observed:
-                self._journal.step(slot.key, "done", effect, slot.call.record(outcome))
-            else:
-                self._journal.step_later(slot.key, effect, lambda: (slot.call.record(outcome), NO_FIELDS))
+            self._journal.step(slot.key, "done", effect, slot.call.record(outcome))
             slot.outcome = outcome
-        if slot.unsafe and not self._may_write_later(slot):
+        if slot.unsafe:
             self._journal.commit_soon()
         self._finish(slot, outcome)
-
-    def _may_write_later(self, slot: _Slot) -> bool:
-        """Whether a result can be written while the next answer is awaited.
-
-        It can when nothing comes before that request that takes time or learns of the result.
-        """
-        hooks = self._runtime.hooks
-        return (
-            self._listener is ignore_events
-            and hooks.post_tool_call is None
-            and hooks.transform_tool_result is None
-            and not slot.call.context.undone
-            and all(other.outcome is not None for other in self._slots)
-        )
 
     def _finish(self, slot: _Slot, outcome: ToolOutcome) -> None:
         outcome = slot.call.settle(outcome)
@@ -319,8 +282,9 @@ class ToolBatch:
         task = content if isinstance(content, str) else ""
         context = tool_context(self._runtime, scope, self._cwd, task)
         context.key = f"tool:{self._step}.{index}"
-        context.before_waiting = self._journal.commit_soon
-        return _Slot(index, context.key, ToolCall(self._runtime, request, scope, tool, context, loop=self._loop))
+        call = ToolCall(self._runtime, request, scope, tool, context, loop=self._loop)
+        call.before_asking = self._journal.commit_soon
+        return _Slot(index, context.key, call)
 
 
 class _ParallelGroup(msgspec.Struct):
@@ -369,10 +333,6 @@ def _written_paths(slot: _Slot) -> list[Path] | None:
 
 def _is_quick(slot: _Slot) -> bool:
     return slot.call.tool is not None and slot.call.tool.quick
-
-
-def _commits_before_waiting(slot: _Slot) -> bool:
-    return slot.call.tool is not None and slot.call.tool.commits_before_waiting
 
 
 def _outcome_from(record: CallRecord) -> ToolOutcome:

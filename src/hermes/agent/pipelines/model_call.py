@@ -40,7 +40,6 @@ from hermes.models.failures import describe
 from hermes.models.reply import Completion, Reply, normalise, reply_from, to_response
 from hermes.models.retry import Failure, Send, Sleep, attempts, retry
 from hermes.models.vision import able_to_read
-from hermes.models.wires.request_body import BodyEncoder
 from hermes.models.wires.wire import Delta, ModelRequest
 
 if TYPE_CHECKING:
@@ -88,8 +87,6 @@ class ModelCall(msgspec.Struct):
     listener: Listener
     #: The parts of the conversation that are sanitised already, so that only new ones cost time.
     memo: Memo
-    #: Encodes the requests of the turn, as long as no plugin is given them.
-    bodies: BodyEncoder | None = None
     #: False withholds the text while it streams, because a hook may still replace it.
     show_text: bool = True
     #: Whether the surface can show that text was withdrawn, so that an attempt may be repeated after it.
@@ -196,7 +193,7 @@ class ConversationAttempt(Attempt):
         self.text_was_shown = False
         self.trace: list[dict[str, str]] = []
         self.decisions: list[PluginDecision] = []
-        self._sent = DigestingWire(self.wire, call.bodies)
+        self._sent = DigestingWire(self.wire)
         #: The request before middleware; the same object when there is none.
         self.original = self.request
 
@@ -341,19 +338,14 @@ class ConversationAttempt(Attempt):
             reply.tool_calls = []  # none can run, so the record must not have one that was never closed
         request_id, redactor = self.scope.api_request_id, self.call.runtime.redactor
         self.call.journal.model_call(self.row(request_id, self.call.key, redactor, None))
-        stored = _stored(reply)
-
-        def make() -> tuple[ReplyRecord, dict[str, Any]]:
-            record = ReplyRecord(
-                reply=stored,
-                attempt=self.count,
-                provider=self.endpoint.provider,
-                request_sha256=self._sent.sha256,
-                decisions=self.decisions,
-            )
-            return record, self._parameters()
-
-        self.call.journal.step_later(self.call.key, "model", make)
+        record = ReplyRecord(
+            reply=_stored(reply),
+            attempt=self.count,
+            provider=self.endpoint.provider,
+            request_sha256=self._sent.sha256,
+            decisions=self.decisions,
+        )
+        self.call.journal.step(self.call.key, "done", "model", record, self._parameters())
         model = reply.model or self.endpoint.model
         spent = f"{reply.usage.prompt_tokens} in, {reply.usage.output_tokens} out" if reply.usage else "usage unknown"
         told = (self.call.key, model, reply.finish_reason, duration, spent)

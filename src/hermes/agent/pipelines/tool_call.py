@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
@@ -110,6 +111,8 @@ class ToolCall(msgspec.Struct):
     announced: bool = False
     #: Counts the calls of the turn; a call outside a turn has none.
     loop: LoopGuardrail | None = None
+    #: Called before a question is asked: what led to the call is then recorded, and in the log.
+    before_asking: Callable[[], None] | None = None
     _plugin_decision: Decision | Finding | None = None
     #: It may change any file of the project, as far as the gate knows: they are saved before.
     _may_change_tree: bool = True
@@ -202,7 +205,13 @@ class ToolCall(msgspec.Struct):
         examined = approvals.examine(self.tool, args, self.context)
         self.context.checked, self._may_change_tree = examined.checked, examined.may_change_tree
         decision = approvals.decide(
-            self.tool, args, self.context, examined, plugin=self._plugin_decision, loop=self.loop
+            self.tool,
+            args,
+            self.context,
+            examined,
+            plugin=self._plugin_decision,
+            loop=self.loop,
+            before_asking=self.before_asking,
         )
         self._approval_id = decision.approval_id
         return None if decision.allowed else self._blocked(decision, args)
@@ -346,24 +355,6 @@ class ToolCall(msgspec.Struct):
     def unsafe(self) -> bool:
         """Whether the call needs a write-ahead claim, because it must never run twice."""
         return self.tool is None or self.tool.effect == "unsafe"
-
-    @property
-    def claims_itself(self) -> bool:
-        """Whether the tool puts the claim on disk, right before its effect: then nothing else may take place before."""
-        tool, runtime = self.tool, self.runtime
-        return (
-            tool is not None
-            and tool.claims_itself
-            and not self._approval_id
-            and runtime.hooks.tool_execution is None
-            and (runtime.checkpoints is None or not self._may_change_tree)
-        )
-
-    @property
-    def is_observed(self) -> bool:
-        """Whether plugins see how the call ended, and may change what it was given."""
-        hooks = self.runtime.hooks
-        return hooks.post_tool_call is not None or hooks.transform_tool_result is not None
 
     def claim(self) -> ClaimRecord:
         """The write-ahead claim of the call, recorded before it starts."""

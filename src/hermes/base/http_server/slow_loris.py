@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
-
-from hermes.base.http_server.joined_writes import JoinedWrites
 
 #: Time limits of a request: up to the end of its headers, and from there to the end of its body.
 SECONDS_FOR_HEAD = 10.0
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
         #: The current request and its response, or the last one.
         cycle: Any
 
-        def on_response_complete(self) -> None: ...
-
 else:
     # Named, because uvicorn's choice is httptools wherever that is installed. It has no limit for the size of a head or
     # of trailers, adds trailers to the headers, allows any number of Host headers, and takes the body of a request that
@@ -38,16 +34,12 @@ class RequestTimeoutProtocol(_Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._seconds: float | None = None
         self._timer: asyncio.TimerHandle | None = None
-        super().connection_made(JoinedWrites(cast("asyncio.Transport", transport), self.loop))
+        super().connection_made(transport)
         self._update_timer()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._update_timer()
-
-    def on_response_complete(self) -> None:
-        cast("JoinedWrites", self.transport).flush()  # before the next request is looked for
-        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._set_timer(None)

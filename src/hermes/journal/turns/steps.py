@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -91,22 +91,13 @@ def is_aside(key: str) -> bool:
     return key.startswith((SIDE_KEY, PLUGIN_KEY))
 
 
-class _LateStep(NamedTuple):
-    """A finished step whose body is made with the commit that writes it."""
-
-    key: str
-    effect: str
-    make: Callable[[], tuple[object, Fields]]
-    at: float
-
-
 class _Pending(msgspec.Struct):
     """The rows of the next commit, in the order in which they were recorded.
 
-    All but late steps are encoded already: later changes to a recorded value do not change the record.
+    They are encoded already: later changes to a recorded value do not change the record.
     """
 
-    events: list[NewEvent | _LateStep] = []
+    events: list[NewEvent] = []
     #: (step, position, role, body, whether it replaces another)
     messages: list[tuple[int, int, str, str, bool]] = []
     others: list[Callable[[JournalConnection], object]] = []
@@ -170,18 +161,6 @@ class TurnJournal:
 
     def step(self, key: str, state: StepState, effect: str, body: object, shared: Fields = NO_FIELDS) -> None:
         """Record a step, which a replay finds by its key. ``shared`` are further fields, as for an event."""
-        self._add_event(self._encoded_step(key, state, effect, body, shared, self._store.clock()))
-
-    def step_later(self, key: str, effect: str, make: Callable[[], tuple[object, Fields]]) -> None:
-        """Record a finished step; ``make`` gives its body and shared fields when it is committed.
-
-        The time for that is found while a server answers. Nothing that ``make`` reads may change until then.
-        """
-        self._add_event(_LateStep(key, effect, make, self._store.clock()))
-
-    def _encoded_step(
-        self, key: str, state: StepState, effect: str, body: object, shared: Fields, at: float
-    ) -> NewEvent:
         # The record of a tool is masked where it is made.
         encoded = _as_it_is if key.startswith("tool:") else self._masked
         record, text = encoded(body)
@@ -194,7 +173,7 @@ class TurnJournal:
             record = replace(cast("msgspec.Struct", record), **{name: value for name, (value, _) in fields.items()})
             texts = {name: text for name, (_, text) in fields.items()}
         self.steps[key] = Step(state, record)
-        return NewEvent(f"step_{state}", key, effect, text, at, texts)
+        self._add_event(NewEvent(f"step_{state}", key, effect, text, self._store.clock(), texts))
 
     def message(self, step: int, position: int, message: Message) -> None:
         """Put a message at its place in the conversation, replacing a provisional one."""
@@ -244,7 +223,7 @@ class TurnJournal:
         value = self.redactor.masked_copy(text)
         return value, to_json(value)
 
-    def _add_event(self, event: NewEvent | _LateStep) -> None:
+    def _add_event(self, event: NewEvent) -> None:
         with self._pending_lock:
             self._pending.events.append(event)
 
@@ -279,8 +258,7 @@ class TurnJournal:
                 _log_lines(rows.lines)
                 return False
             try:
-                events = self._encoded_events(rows)
-                self._store.write_soon(lambda connection: self._write(connection, rows, events))
+                self._store.write_soon(lambda connection: self._write(connection, rows))
             except CommitUnknown as error:
                 # They may be stored, and a second write could store them twice: the next owner of the turn finds out.
                 self._unknown = error
@@ -296,7 +274,7 @@ class TurnJournal:
     def write_pending(self, connection: JournalConnection) -> None:
         """Like ``commit``, inside a transaction that is already open."""
         rows = self._take_pending()
-        self._write(connection, rows, self._encoded_events(rows))
+        self._write(connection, rows)
         _log_lines(rows.lines)
 
     def _take_pending(self) -> _Pending:
@@ -304,23 +282,9 @@ class TurnJournal:
             rows, self._pending = self._pending, _Pending()
         return rows
 
-    def _encoded_events(self, rows: _Pending) -> list[NewEvent]:
-        """The events with late steps made, each of which is made once."""
-        events: list[NewEvent] = []
-        for place, event in enumerate(rows.events):
-            if isinstance(event, _LateStep):
-                try:
-                    event = self._encoded_step(event.key, "done", event.effect, *event.make(), event.at)
-                except Exception:
-                    del rows.events[place]  # it cannot be recorded, and must not keep the turn from ending
-                    raise
-                rows.events[place] = event
-            events.append(event)
-        return events
-
-    def _write(self, connection: JournalConnection, rows: _Pending, events: list[NewEvent]) -> None:
+    def _write(self, connection: JournalConnection, rows: _Pending) -> None:
         session_id = self.session_id
-        append_events(connection, self.lease, self.id, events)
+        append_events(connection, self.lease, self.id, rows.events)
         for step, position, role, text, replaces in rows.messages:
             if replaces:
                 # A new row rather than a changed one: the search index follows the ids.

@@ -9,13 +9,13 @@ from urllib.parse import urlencode
 import msgspec
 
 from hermes.base.errors import ProviderError
+from hermes.base.sanitize.surrogates import encodable
 from hermes.base.scope import Interrupt
 from hermes.base.version import __version__
 from hermes.contract.events import ReasoningDelta, TextDelta
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import message
 from hermes.models.reply import Completion, Reply
-from hermes.models.wires.request_body import CONVERSATIONS, BodyEncoder, encode
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
@@ -90,13 +90,8 @@ class Wire(Protocol):
         """
         ...
 
-    def http_request(
-        self, endpoint: Endpoint, kwargs: Mapping[str, Any], bodies: BodyEncoder | None = None
-    ) -> HttpRequest:
-        """The bytes to send for ``kwargs``: ``extra_body`` and ``extra_headers`` merged, ``timeout`` left out.
-
-        ``bodies`` encodes the bodies of a conversation, where there is one.
-        """
+    def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
+        """The bytes to send for ``kwargs``: ``extra_body`` and ``extra_headers`` merged, ``timeout`` left out."""
         ...
 
     def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> Parser:
@@ -130,19 +125,15 @@ class Transport(Protocol):
 
 #: Keyword arguments that steer an SDK and are no part of the body.
 _NOT_IN_BODY = frozenset({"extra_body", "extra_headers", "extra_query", "timeout", "http_client"})
+#: The fields that hold the conversation.
+_CONVERSATIONS = ("messages", "input")
 
 
-def post(
-    endpoint: Endpoint,
-    url: str,
-    kwargs: Mapping[str, Any],
-    own_headers: Mapping[str, str],
-    bodies: BodyEncoder | None = None,
-) -> HttpRequest:
+def post(endpoint: Endpoint, url: str, kwargs: Mapping[str, Any], own_headers: Mapping[str, str]) -> HttpRequest:
     """The request for ``kwargs`` as an SDK sends it: the extras merged in, what steers the SDK left out."""
     body = {name: value for name, value in kwargs.items() if name not in _NOT_IN_BODY}
     body.update(kwargs.get("extra_body") or {})
-    for conversation in CONVERSATIONS:
+    for conversation in _CONVERSATIONS:
         # At the end, so that each request of a conversation begins with the bytes of the one before.
         if conversation in body:
             body[conversation] = body.pop(conversation)
@@ -150,7 +141,7 @@ def post(
     if query:
         url += ("&" if "?" in url else "?") + urlencode(query, doseq=True)
     headers = _headers(own_headers, endpoint.extra_headers, kwargs.get("extra_headers") or {})
-    return HttpRequest("POST", url, headers, _encode(endpoint, body, bodies))
+    return HttpRequest("POST", url, headers, _encode(endpoint, body))
 
 
 def bearer(endpoint: Endpoint) -> dict[str, str]:
@@ -171,9 +162,12 @@ def _headers(*sources: Mapping[str, str | None]) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in headers.items() if value is not None]
 
 
-def _encode(endpoint: Endpoint, body: dict[str, Any], bodies: BodyEncoder | None) -> bytes:
+def _encode(endpoint: Endpoint, body: dict[str, Any]) -> bytes:
     try:
-        return encode(body) if bodies is None else bodies.encode(body)
+        try:
+            return msgspec.json.encode(body)
+        except UnicodeEncodeError:
+            return msgspec.json.encode(encodable(msgspec.to_builtins(body)))
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         detail = f"it cannot be written as JSON ({error})"
         raise ProviderError(message(endpoint, "bad_request", detail, None), reason="bad_request") from None

@@ -17,7 +17,6 @@ from hermes.models.failures import error_from_response
 from hermes.models.wires.anthropic.content import mark_for_cache, may_think, system_and_messages, tool_definition
 from hermes.models.wires.anthropic.stream import MessageAssembly
 from hermes.models.wires.body_parser import BodyParser
-from hermes.models.wires.request_body import BodyEncoder
 from hermes.models.wires.wire import HttpRequest, ModelRequest, post
 
 #: ``claude-sonnet-4-5-20250929`` and, as it was before, ``claude-3-7-sonnet-20250219``.
@@ -121,15 +120,13 @@ class AnthropicMessages:
             kwargs["extra_body"] = dict(endpoint.extra_body)
         return kwargs
 
-    def http_request(
-        self, endpoint: Endpoint, kwargs: Mapping[str, Any], bodies: BodyEncoder | None = None
-    ) -> HttpRequest:
+    def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
         """The request as it goes out."""
         headers = {"anthropic-version": API_VERSION}
         if endpoint.api_key:
             headers["x-api-key"] = endpoint.api_key
         versioned = urlsplit(endpoint.base_url).path.rstrip("/").endswith("/v1")
-        return post(endpoint, endpoint.url("/messages" if versioned else "/v1/messages"), kwargs, headers, bodies)
+        return post(endpoint, endpoint.url("/messages" if versioned else "/v1/messages"), kwargs, headers)
 
     def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> BodyParser:
         """A parser for one answer, which may come as a stream or as one document whatever was asked for."""

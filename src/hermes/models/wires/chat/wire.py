@@ -13,7 +13,6 @@ from hermes.models.reply import text_of
 from hermes.models.wires.body_parser import BodyParser
 from hermes.models.wires.chat.extras import give_back
 from hermes.models.wires.chat.stream import ChatAssembly
-from hermes.models.wires.request_body import BodyEncoder
 from hermes.models.wires.wire import HttpRequest, ModelRequest, bearer, post
 
 
@@ -111,11 +110,9 @@ class ChatCompletions:
             kwargs["extra_body"] = extra
         return kwargs
 
-    def http_request(
-        self, endpoint: Endpoint, kwargs: Mapping[str, Any], bodies: BodyEncoder | None = None
-    ) -> HttpRequest:
+    def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
         """The request as it goes out."""
-        return post(endpoint, endpoint.url("/chat/completions"), kwargs, bearer(endpoint), bodies)
+        return post(endpoint, endpoint.url("/chat/completions"), kwargs, bearer(endpoint))
 
     def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> ChatParser:
         """A parser for one answer, which may come as a stream or as one document whatever was asked for."""

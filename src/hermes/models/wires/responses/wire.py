@@ -13,7 +13,6 @@ from hermes.models.reply import text_of
 from hermes.models.wires.body_parser import BodyParser
 from hermes.models.wires.content_parts import Image, Text, parts_of, plain_id
 from hermes.models.wires.provider_state import is_marker, markers_match, state_items
-from hermes.models.wires.request_body import BodyEncoder
 from hermes.models.wires.responses.stream import ResponseAssembly
 from hermes.models.wires.wire import HttpRequest, ModelRequest, bearer, post
 
@@ -178,11 +177,9 @@ class Responses:
             kwargs["extra_body"] = dict(endpoint.extra_body)
         return kwargs
 
-    def http_request(
-        self, endpoint: Endpoint, kwargs: Mapping[str, Any], bodies: BodyEncoder | None = None
-    ) -> HttpRequest:
+    def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
         """The request as it goes out."""
-        return post(endpoint, endpoint.url("/responses"), kwargs, bearer(endpoint), bodies)
+        return post(endpoint, endpoint.url("/responses"), kwargs, bearer(endpoint))
 
     def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> BodyParser:
         """A parser for one answer, which may come as a stream or as one document whatever was asked for."""

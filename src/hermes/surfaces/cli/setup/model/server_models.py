@@ -23,7 +23,6 @@ from hermes.models.reply import Completion
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.choice import wire_for
 from hermes.models.wires.document import DocumentParser, decoded
-from hermes.models.wires.request_body import BodyEncoder
 from hermes.models.wires.wire import HttpRequest
 
 _LONGEST_LIST = 8 * 1024 * 1024
@@ -52,11 +51,9 @@ def list_models(driver: Driver, endpoint: Endpoint, interrupt: Interrupt | None 
 class ModelList(ChatCompletions):
     """The wire for ``GET /models``. It sends the headers that a question to a model has, the key among them."""
 
-    def http_request(
-        self, endpoint: Endpoint, kwargs: Mapping[str, Any], bodies: BodyEncoder | None = None
-    ) -> HttpRequest:
+    def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
         """The request as it goes out."""
-        question = wire_for(endpoint).http_request(endpoint, kwargs, bodies)
+        question = wire_for(endpoint).http_request(endpoint, kwargs)
         headers = [pair for pair in question.headers if pair[0] != "content-type"]
         parts = urlsplit(question.url)
         path = parts.path.removesuffix(_OPERATIONS[endpoint.api_mode]) + "/models"
