@@ -21,7 +21,8 @@ from hermes.tools.results import tool_error
 
 if TYPE_CHECKING:
     from hermes.agent.llm.plugin_calls import PluginModels
-    from hermes.agent.pipelines.tool_call import ToolCall, ToolOutcome
+    from hermes.agent.pipelines.tool_call import ToolCall
+    from hermes.agent.pipelines.tool_outcome import ToolOutcome
     from hermes.agent.runtime import Runtime
     from hermes.agent.session import Session
     from hermes.base.config.load import FreshConfig
@@ -103,7 +104,7 @@ class Services:
 
         ``reason`` has it approved in any case.
         """
-        from hermes.agent.pipelines.tool_call import tool_context
+        from hermes.agent.pipelines.tool_context import tool_context
         from hermes.policy import Finding
 
         scope = current_scope.get() or Scope(platform=self._platform)
@@ -190,7 +191,9 @@ def dispatch_call(
     With the ``journal`` of the running turn the call is recorded: a trace shows it, and no replay runs it again.
     ``when_untrusted`` is called when the result is untrusted text.
     """
-    from hermes.agent.pipelines.tool_call import ToolCall, data_problem, tool_context
+    from hermes.agent.pipelines.tool_call import ToolCall
+    from hermes.agent.pipelines.tool_context import tool_context
+    from hermes.agent.pipelines.tool_outcome import data_problem
 
     problem = data_problem(args)
     if problem is not None:

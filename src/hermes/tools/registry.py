@@ -52,6 +52,17 @@ class ToolLimits(msgspec.Struct, frozen=True):
         )
 
 
+class CommandExchange(msgspec.Struct):
+    """What the pipeline and a tool that runs commands tell each other."""
+
+    #: The call was let through because it only reads: its command is held to that, where the machine can do it.
+    only_reads: bool = False
+    #: The ``transform_terminal_output`` hook, if it has subscribers: (command, output, returncode) -> output.
+    transform: Callable[[str, str, int], str] | None = None
+    #: What the command did that was undone; a user may be asked whether to keep it.
+    undone: Sequence[UndoneChange] = ()
+
+
 class ToolContext(msgspec.Struct):
     """The context of a tool call."""
 
@@ -60,8 +71,6 @@ class ToolContext(msgspec.Struct):
     processes: ProcessTable
     guard: FileGuard
     limits: ToolLimits = msgspec.field(default_factory=ToolLimits)
-    #: The ``transform_terminal_output`` hook, if it has subscribers: (command, output, returncode) -> output.
-    transform_output: Callable[[str, str, int], str] | None = None
     user_task: str = ""
     #: How the child processes of a tool are started.
     confinements: Confinements = msgspec.field(default_factory=Confinements)
@@ -70,12 +79,9 @@ class ToolContext(msgspec.Struct):
     #: The real paths that the gate judged: files to write, and files to read that may hold credentials. ``open``
     #: refuses a path that leads elsewhere by now. None outside of the pipeline.
     checked: Collection[str] | None = None
-    #: The call was let through because it only reads: its command is held to that, where the machine can do it.
-    only_reads: bool = False
-    #: What the command of this call did that was undone; a user may be asked whether to keep it.
-    undone: Sequence[UndoneChange] = ()
     #: A call that this one made returned untrusted text.
     saw_untrusted: bool = False
+    command: CommandExchange = msgspec.field(default_factory=CommandExchange)
 
     def open(self, path: object, mode: Literal["r", "rb", "w", "wb"] = "r") -> IO[Any]:
         """Open a file of the user for a tool: the only way that is checked. Text is UTF-8.

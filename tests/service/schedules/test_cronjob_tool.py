@@ -157,7 +157,7 @@ def test_a_scheduled_run_cannot_use_it_by_other_ways(home: Path, workdir: Path) 
         session = host.new_session(platform="cron")
         tool = host.tools.get(TOOL)
         assert tool is not None
-        from hermes.agent.pipelines.tool_call import tool_context
+        from hermes.agent.pipelines.tool_context import tool_context
         from hermes.base.scope import Scope
 
         context = tool_context(host.runtime, Scope(session_id=session.id, platform="cron"), workdir)

@@ -317,7 +317,7 @@ def test_an_approved_change_outlives_a_command_that_still_runs(repository: Sandb
     other.sandbox.start(["true"], str(repository.workspace), {}, lambda line, folder, environment: None)
     repository.run("git init -q new && mkdir -p new/.git/hooks && echo hi > new/.git/hooks/pre-commit")
     repository.run("git config core.editor ./edit.sh; git config core.pager ./page.sh")
-    editor = repository.context.undone
+    editor = repository.context.command.undone
     for change in editor:
         repository.confinements.keep(change)
     (repository.workspace / ".envrc").write_text("echo more")

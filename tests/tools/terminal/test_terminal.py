@@ -123,7 +123,7 @@ def test_the_hook_sees_the_output_before_it_is_cleaned(call: Call, context: Tool
         return "  \x1b[1mnew\x1b[0m " + "y" * 100
 
     context.limits = ToolLimits(max_output_chars=50)
-    context.transform_output = transform
+    context.command.transform = transform
     command = r"printf '\033[1mold\033[0m\n'; exit 2"
     answer = call("terminal", command=command)
     assert seen == [(command, "\x1b[1mold\x1b[0m\n", 2)]

@@ -17,7 +17,7 @@ from hermes.agent.children.assignments import AssignmentReader
 from hermes.agent.children.child import TIMED_OUT, Child
 from hermes.agent.children.report import ChildReport, report_on
 from hermes.agent.events import Listener, ignore_events
-from hermes.agent.pipelines.tool_call import MAX_RESULT_CHARS
+from hermes.agent.pipelines.tool_outcome import MAX_RESULT_CHARS
 from hermes.agent.workers import GRACE_SECONDS, POLL_SECONDS
 from hermes.base.errors import HermesError, Interrupted, TurnSuspended
 from hermes.contract.events import ChildActivity, ChildEnded, ChildStarted, ToolStarted, TurnEvent

@@ -17,13 +17,13 @@ from hermes.agent.workers import wait_for
 from hermes.base.errors import Interrupted, TurnSuspended
 from hermes.contract.events import CheckpointMissing, ToolEnded, ToolStarted
 from hermes.hooks.execution_chain import culprit_of
-from hermes.journal.records import CallRecord
 from hermes.journal.turns.steps import Message
 from hermes.models.reply import ToolRequest
 
 if TYPE_CHECKING:
     from hermes.agent.context.parts import TurnParts
-    from hermes.agent.pipelines.tool_call import ToolCall, ToolOutcome
+    from hermes.agent.pipelines.tool_call import ToolCall
+    from hermes.agent.pipelines.tool_outcome import ToolOutcome
 
 # The pipeline of tool calls is imported with the first call: a turn that is one answer does without it.
 
@@ -96,9 +96,13 @@ class ToolBatch:
         recorded = self._journal.steps.get(slot.key)
         if recorded is None:
             return False
+        from hermes.agent.pipelines.file_changes import recall_undone
+        from hermes.agent.pipelines.tool_outcome import ToolOutcome
+
         slot.call.announced = True
-        slot.call.recall(recorded.body)
-        outcome = _outcome_from(recorded.body)
+        if recorded.body.undone_changes:
+            recall_undone(slot.call, recorded.body.undone_changes)
+        outcome = ToolOutcome.recorded(recorded.body)
         slot.message = self._journal.messages.get((self._step, slot.index + 1))
         if slot.message is None:
             # The result was recorded, but its end event may not have been emitted.
@@ -218,7 +222,10 @@ class ToolBatch:
         self._finish(slot, outcome)
 
     def _finish(self, slot: _Slot, outcome: ToolOutcome) -> None:
-        outcome = slot.call.settle(outcome)
+        if slot.call.context.command.undone:
+            from hermes.agent.pipelines.file_changes import settle_undone
+
+            outcome = settle_undone(slot.call, outcome)
         ended = slot.call.ended(outcome)
         content = slot.call.message(ended)
         warning = self._loop.note(slot.call.request.name, outcome.args, outcome.status, outcome.result)
@@ -270,7 +277,8 @@ class ToolBatch:
             self._listener(CheckpointMissing(text))
 
     def _make_slot(self, index: int, request: ToolRequest, offered: frozenset[str]) -> _Slot:
-        from hermes.agent.pipelines.tool_call import ToolCall, tool_context
+        from hermes.agent.pipelines.tool_call import ToolCall
+        from hermes.agent.pipelines.tool_context import tool_context
 
         if self._runtime.tools.declaration(request.name).forwards:
             from hermes.agent.tools.tool_search import unwrapped  # few sessions have so many tools
@@ -333,10 +341,3 @@ def _written_paths(slot: _Slot) -> list[Path] | None:
 
 def _is_quick(slot: _Slot) -> bool:
     return slot.call.tool is not None and slot.call.tool.quick
-
-
-def _outcome_from(record: CallRecord) -> ToolOutcome:
-    from hermes.agent.pipelines.tool_call import ToolOutcome
-
-    fields = ("result", "status", "args", "duration_ms", "error_type", "error_message")
-    return ToolOutcome(**{name: getattr(record, name) for name in fields})

@@ -10,8 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 from msgspec.structs import replace
@@ -19,16 +18,17 @@ from msgspec.structs import replace
 from hermes.agent.approvals.assessment import Decision
 from hermes.agent.approvals.gate import plugin_decision
 from hermes.agent.approvals.guardrail import LoopGuardrail
-from hermes.agent.runtime import OpenSession, Runtime
-from hermes.base.config.principals import principal_home
+from hermes.agent.pipelines.file_changes import keepable, run_after_checkpoint
+from hermes.agent.pipelines.tool_context import OutputTransform
+from hermes.agent.pipelines.tool_outcome import ToolOutcome, as_text, bounded, data_problem, judge
+from hermes.agent.runtime import Runtime
 from hermes.base.config.schema.modes import MODES
 from hermes.base.errors import Interrupted, TurnSuspended
 from hermes.base.scope import Scope, current_scope
-from hermes.contract.events import TerminalOutputTransform, ToolEnded, ToolStarted, ToolStatus
+from hermes.contract.events import ToolEnded, ToolStarted
 from hermes.hooks.answers import plain
 from hermes.hooks.execution_chain import culprit_of
-from hermes.hooks.observers import Emitter, first_text
-from hermes.journal.bodies import message_text
+from hermes.hooks.observers import first_text
 from hermes.journal.crash import crash_point
 from hermes.journal.records import CallRecord, ClaimRecord, ResultChange
 from hermes.journal.turns.decisions import PluginDecision, decisions_of
@@ -40,45 +40,12 @@ from hermes.tools.results import is_only_error, mark_untrusted, tool_error, tool
 if TYPE_CHECKING:
     from hermes.journal.turns.steps import TurnJournal
     from hermes.policy import Finding
-    from hermes.tools.files.checkpoints.recorder import TurnInProgress
-    from hermes.tools.files.guard import FileGuard
-    from hermes.tools.sandbox.undone import UndoneChange
-
-#: Longer results reach the model with their middle left out; the journal keeps them whole.
-MAX_RESULT_CHARS = 100_000
 
 _ADVICE = ". Send one JSON object."
 _CUT_OFF = (
     "This call was not run: your answer reached the output limit of one answer in the middle of its arguments. "
     "The same call would be cut off again. Send less at once, for example a long file in several parts."
 )
-
-
-class ToolOutcome(msgspec.Struct, frozen=True):
-    """The outcome of a call. ``result`` is the raw JSON text, before any transformation."""
-
-    result: str
-    status: ToolStatus
-    args: Args
-    duration_ms: int = 0
-    error_type: str | None = None
-    error_message: str | None = None
-
-
-def tool_context(runtime: Runtime, scope: Scope, cwd: Path, user_task: str = "") -> ToolContext:
-    """What a tool is given beside its arguments, for a call in that scope."""
-    emit = runtime.hooks.transform_terminal_output
-    transform = None if emit is None else _OutputTransform(emit, scope)
-    guard = _workspace_guard(runtime, scope, cwd) if scope.principal else runtime.guard
-    return ToolContext(scope, cwd, runtime.processes, guard, runtime.limits, transform, user_task, runtime.confinements)
-
-
-def _workspace_guard(runtime: Runtime, scope: Scope, cwd: Path) -> FileGuard:
-    """The guard of a caller: its workspace, and what the host wrote for it to read."""
-    from hermes.tools.files.workspace import WorkspaceGuard
-
-    own = principal_home(runtime.home, scope.principal)
-    return WorkspaceGuard(runtime.guard, cwd, readable=(own / "spill", own / "images"))
 
 
 class _ToolFields(TypedDict):
@@ -115,7 +82,7 @@ class ToolCall(msgspec.Struct):
     before_asking: Callable[[], None] | None = None
     _plugin_decision: Decision | Finding | None = None
     #: It may change any file of the project, as far as the gate knows: they are saved before.
-    _may_change_tree: bool = True
+    may_change_tree: bool = True
     #: The recorded answer that the call uses up when it starts.
     _approval_id: str = ""
     #: Why changed arguments may not run; what the middleware makes of that is still no run.
@@ -203,7 +170,7 @@ class ToolCall(msgspec.Struct):
         assert self.tool is not None
         approvals = self.runtime.approvals
         examined = approvals.examine(self.tool, args, self.context)
-        self.context.checked, self._may_change_tree = examined.checked, examined.may_change_tree
+        self.context.checked, self.may_change_tree = examined.checked, examined.may_change_tree
         decision = approvals.decide(
             self.tool,
             args,
@@ -241,10 +208,9 @@ class ToolCall(msgspec.Struct):
         started = time.perf_counter()
         try:
             self.scope.interrupt.check()
-            result = _as_text(self._run_through_middleware())
-            outcome = (
-                _judge(result, self._final_args()) if self._refused is None else replace(self._refused, result=result)
-            )
+            result = as_text(self._run_through_middleware())
+            refused = self._refused
+            outcome = judge(result, self._final_args()) if refused is None else replace(refused, result=result)
         except Interrupted as error:
             outcome = self.cancelled(error.reason)
         except (Exception, SystemExit) as error:
@@ -254,7 +220,7 @@ class ToolCall(msgspec.Struct):
             outcome = ToolOutcome(tool_error(message), "error", self._final_args(), 0, type(error).__name__, message)
         finally:
             current_scope.reset(token)
-        return _with_duration(outcome, started)
+        return outcome.after(started)
 
     def _run_through_middleware(self) -> object:
         chain = self.runtime.hooks.tool_execution
@@ -286,48 +252,18 @@ class ToolCall(msgspec.Struct):
         if self._refused is not None:
             return self._refused.result
         self._ran_with = args
-        self.context.only_reads = MODES[self.runtime.approvals.mode_of(self.scope)].only_reads
+        command, checkpoints = self.context.command, self.runtime.checkpoints
+        command.only_reads = MODES[self.runtime.approvals.mode_of(self.scope)].only_reads
         crash_point()
-        result = self._run_after_checkpoint(self.tool, args)
+        if checkpoints is None:
+            result = self.tool.run(args, self.context)
+        else:
+            result = run_after_checkpoint(self, self.tool, args, checkpoints)
         crash_point()
-        transform = self.context.transform_output
-        if isinstance(transform, _OutputTransform) and transform.changed_by:
-            self.decisions.append(PluginDecision(transform.changed_by, "transform_terminal_output", "changed"))
+        if isinstance(command.transform, OutputTransform) and command.transform.changed_by:
+            plugin = command.transform.changed_by
+            self.decisions.append(PluginDecision(plugin, "transform_terminal_output", "changed"))
         return result
-
-    def _run_after_checkpoint(self, tool: Tool, args: Args) -> str:
-        """Run the tool; what it changes in files is saved before, once in a turn."""
-        checkpoints = self.runtime.checkpoints
-        declared = tool.declares
-        is_writer = declared is not None and declared.is_writer
-        if checkpoints is None or not (is_writer or self._may_change_tree):
-            return tool.run(args, self.context)
-        from hermes.tools.files.checkpoints.store import CheckpointError
-
-        paths = declared.written_paths(args, self.context.cwd) if declared is not None and is_writer else None
-        try:
-            return checkpoints.run(self._turn_in_progress(), paths, lambda: tool.run(args, self.context))
-        except CheckpointError as error:
-            return tool_error(str(error), error_type="no_checkpoint")
-
-    def _turn_in_progress(self) -> TurnInProgress:
-        """The turn of the user that the call belongs to, also when a child agent makes the call."""
-        from hermes.tools.files.checkpoints.recorder import TurnInProgress
-
-        session: OpenSession | None = self.runtime.open_sessions.get(self.scope.session_id)
-        while session is not None and session.parent is not None:
-            above: OpenSession | None = self.runtime.open_sessions.get(session.parent.session_id)
-            if above is None or above.journal is None:
-                break
-            session = above
-        journal = None if session is None else session.journal
-        if session is None or journal is None:  # a plugin's call outside of a turn
-            scope = self.scope
-            return TurnInProgress(
-                scope.session_id, scope.turn_id or scope.tool_call_id, 0, self.context.cwd, scope.principal
-            )
-        summary = message_text(journal.messages[0, 0])
-        return TurnInProgress(session.id, journal.id, journal.ordinal, session.cwd, session.principal, summary)
 
     def _pass_gate_late(self, args: Args) -> ToolOutcome | None:
         """Gate for arguments that middleware changed. The call is running, so the answer cannot come later."""
@@ -373,7 +309,7 @@ class ToolCall(msgspec.Struct):
             error_message=outcome.error_message and redactor.mask_known(outcome.error_message),
             duration_ms=outcome.duration_ms,
             decisions=self.decisions,
-            undone_changes=self._keepable() if self.context.undone else [],
+            undone_changes=keepable(self) if self.context.command.undone else [],
         )
 
     def record_change(self, journal: TurnJournal, key: str) -> None:
@@ -381,43 +317,6 @@ class ToolCall(msgspec.Struct):
         if self.result_changed_by:
             decision = PluginDecision(self.result_changed_by, "transform_tool_result", "changed")
             journal.event("result_changed", key, ResultChange([decision]))
-
-    # -- settle -------------------------------------------------------------------------------------------------
-
-    def settle(self, outcome: ToolOutcome) -> ToolOutcome:
-        """Ask about what was undone after the command of the call; what is approved is made after all.
-
-        The result is recorded. A question that is answered later suspends the turn, whose replay settles again.
-        """
-        changes = self._keepable()
-        if not changes or self.tool is None or not self.context.key or self.scope.interrupt.cancelled:
-            return outcome
-        if not self.runtime.approvals.may_keep(self.tool, outcome.args, self.context, changes):
-            return outcome
-        kept = {change.report: self.context.confinements.keep(change) for change in changes}
-        try:
-            fields = msgspec.json.decode(outcome.result, type=dict[str, Any])
-        except msgspec.DecodeError:
-            return outcome  # middleware made another text of it
-        undone = [report for report in fields.pop("undone", ()) if report not in kept]
-        more = {"undone": undone} if undone else {}
-        return replace(outcome, result=tool_result(**fields, **more, kept=list(kept.values())))
-
-    def recall(self, record: CallRecord) -> None:
-        """What an earlier run of the turn recorded of changes that were undone."""
-        if record.undone_changes:
-            from hermes.tools.sandbox.undone import UndoneChange
-
-            self.context.undone = msgspec.convert(record.undone_changes, list[UndoneChange])
-
-    def _keepable(self) -> list[UndoneChange]:
-        """The changes that a user can be asked about: none that holds a secret, which no record may have."""
-        redactor = self.runtime.redactor
-        return [
-            change
-            for change in self.context.undone
-            if change.can_be_kept and redactor.mask_known(text := change.text()) == text
-        ]
 
     # -- finish -------------------------------------------------------------------------------------------------
 
@@ -454,7 +353,7 @@ class ToolCall(msgspec.Struct):
                     changed = first_text(transform(ended))
                     if changed is not None and changed.value != text:
                         text, self.result_changed_by = changed.value, changed.plugin
-        return _bounded(self.runtime.redactor.mask_known(text))
+        return bounded(self.runtime.redactor.mask_known(text))
 
     # -- events -------------------------------------------------------------------------------------------------
 
@@ -485,91 +384,3 @@ class ToolCall(msgspec.Struct):
             "api_request_id": scope.api_request_id,
             "tool_call_id": scope.tool_call_id,
         }
-
-
-class _OutputTransform:
-    """``transform_terminal_output`` for the output of one call."""
-
-    def __init__(self, emit: Emitter[TerminalOutputTransform], scope: Scope) -> None:
-        self._emit = emit
-        self._scope = scope
-        #: The plugin that changed the output; empty when none did.
-        self.changed_by = ""
-
-    def __call__(self, command: str, output: str, returncode: int) -> str:
-        scope = self._scope
-        answers = self._emit(
-            TerminalOutputTransform(
-                command=command,
-                output=output,
-                returncode=returncode,
-                env_type="local",
-                session_id=scope.session_id,
-                task_id=scope.task_id,
-                turn_id=scope.turn_id,
-                tool_call_id=scope.tool_call_id,
-            )
-        )
-        changed = first_text(answers)
-        if changed is None or changed.value == output:
-            return output
-        self.changed_by = changed.plugin
-        return changed.value
-
-
-def _as_text(raw: object) -> str:
-    """A result as JSON text. Execution middleware may hand back plain data instead."""
-    if isinstance(raw, str):
-        return raw
-    if isinstance(raw, dict | list):
-        return msgspec.json.encode(cast("object", raw)).decode()
-    found = type(raw).__name__
-    return tool_error(f"the tool returned {found}; a JSON string is expected", error_type="tool_result_contract")
-
-
-def _judge(result: str, args: Args) -> ToolOutcome:
-    """The status of a finished run: an object with a truthy ``error`` is an error, everything else is ok."""
-    if not (result.startswith("{") and '"error"' in result):
-        return ToolOutcome(result, "ok", args)
-    try:
-        found = _error_fields.decode(result)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return ToolOutcome(result, "ok", args)
-    if not found.error:
-        return ToolOutcome(result, "ok", args)
-    status = _STATUS_OF.get(str(found.error_type), "error")
-    return ToolOutcome(result, status, args, 0, str(found.error_type or "tool_error"), str(found.error))
-
-
-_STATUS_OF: dict[str, ToolStatus] = {"tool_timeout": "timeout", "interrupted": "cancelled"}
-
-
-class _ErrorFields(msgspec.Struct):
-    error: Any = None
-    error_type: Any = None
-
-
-_error_fields = msgspec.json.Decoder(_ErrorFields)
-
-
-def data_problem(args: Args) -> str | None:
-    """Why arguments that a plugin made cannot be recorded, or None."""
-    try:
-        msgspec.json.encode(args)
-    except UnicodeEncodeError:
-        return None  # odd characters are repaired in the record
-    except (TypeError, ValueError, RecursionError) as error:
-        return f"a plugin put something into the arguments that JSON cannot hold: {error}"
-    return None
-
-
-def _with_duration(outcome: ToolOutcome, started: float) -> ToolOutcome:
-    elapsed = int((time.perf_counter() - started) * 1000)
-    return ToolOutcome(outcome.result, outcome.status, outcome.args, elapsed, outcome.error_type, outcome.error_message)
-
-
-def _bounded(text: str) -> str:
-    if len(text) <= MAX_RESULT_CHARS:
-        return text
-    head, tail = MAX_RESULT_CHARS * 2 // 5, MAX_RESULT_CHARS * 3 // 5
-    return f"{text[:head]}\n[{len(text) - head - tail} characters left out]\n{text[-tail:]}"

@@ -11,7 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from hermes.agent.pipelines.tool_call import ToolCall, tool_context
+from hermes.agent.pipelines.tool_call import ToolCall
+from hermes.agent.pipelines.tool_context import tool_context
 from hermes.base.config.schema.modes import DEFAULT_MODE, UNASKED_MODE
 from hermes.base.config.schema.sections import Config
 from hermes.base.errors import HermesError

@@ -36,7 +36,7 @@ def run_process(args: Args, context: ToolContext) -> str:
         return tool_result(status="not_found", error=f"no process {process_id!r}; action list shows those there are")
     result = act(process, args, context)
     if process.undone and '"undone":' in result:
-        context.undone, process.undone = process.undone, ()  # reported, and asked about, once
+        context.command.undone, process.undone = process.undone, ()  # reported, and asked about, once
     return result
 
 

@@ -58,7 +58,7 @@ def run_terminal(args: Args, context: ToolContext) -> str:
         # It is a finding of its own, so the call was approved with it.
         outside = bool(args.get("outside_sandbox")) and context.confinements.can_leave(context.scope)
         confinement = context.confinements.of_command(
-            context.scope, context.cwd, outside=outside, only_reads=context.only_reads
+            context.scope, context.cwd, outside=outside, only_reads=context.command.only_reads
         )
         cwd = _working_directory(args.get("workdir"), context, confinement)
         if args.get("background"):
@@ -102,12 +102,12 @@ def _run_in_foreground(
             child.stop(grace=0)
         forget()  # only at the end: a second Ctrl-C may come while it is being stopped
         child.close()
-        context.undone = confinement.ended()
+        undone = context.command.undone = confinement.ended()
     interrupt.check()
     output.end()
     code = (child.exit_code() or 0) if finished else _TIMED_OUT
     text = _presentable(output.text(), command, code, context)
-    extra: dict[str, Any] = {"undone": [change.report for change in context.undone]} if context.undone else {}
+    extra: dict[str, Any] = {"undone": [change.report for change in undone]} if undone else {}
     if context.processes.is_closed and code == _KILLED:
         # By this program, which ends before the turn has. The turn continues later, and must not take it for a failure
         # of the command: what it did until then is not known.
@@ -168,8 +168,8 @@ def _presentable(text: str, command: str, code: int, context: ToolContext) -> st
     The ``transform_terminal_output`` hook sees the bounded text with its escape sequences, before trimming; what it
     returns is bounded again.
     """
-    if context.transform_output is not None:
-        text = shorten(context.transform_output(command, text, code), context.limits.max_output_chars)
+    if context.command.transform is not None:
+        text = shorten(context.command.transform(command, text, code), context.limits.max_output_chars)
     return strip_escapes(text).strip()
 
 
