@@ -56,7 +56,7 @@ def recorded(host: Host) -> list[dict[str, Any]]:
     """Every call of plugins that is on record, in order."""
     models = host.services._models  # pyright: ignore[reportPrivateUsage]
     assert models is not None
-    models.ledger.flush()
+    models.flush()
     names = ("session_id", "turn_id", "key", "provider", "model", "status", "purpose", "input_tokens", "cost_usd")
     query = f"SELECT {', '.join(names)} FROM all_calls WHERE key LIKE 'plugin:%' ORDER BY started_at"
     rows = host.store.read(lambda connection: connection.execute(query).fetchall())

@@ -3,36 +3,43 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent.llm.models import Models
-from hermes.agent.llm.plugin_ledger import PluginCharge, PluginLedger
 from hermes.agent.llm.plugin_options import (
     ModelQuestion,
     ModelRoute,
-    ModelRoutes,
     PluginCallOptions,
     chat_messages,
+    find_route,
     is_closed,
 )
 from hermes.agent.pipelines.attempt import Attempt, call_content
 from hermes.agent.workers import Workers
 from hermes.base.config.load import FreshConfig
-from hermes.base.errors import HermesError, ProviderError, did_you_mean
+from hermes.base.config.schema.sections import BudgetLimitsConfig
+from hermes.base.errors import BudgetExceeded, HermesError, JournalError, ProviderError, did_you_mean
 from hermes.base.sanitize import REDACTED
 from hermes.base.scope import Interrupt, Scope, current_scope, new_id
-from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult, PluginLlmTrustError, PluginLlmUsage
+from hermes.contract.llm import (
+    PluginLlmBudgetError,
+    PluginLlmCompleteResult,
+    PluginLlmStructuredResult,
+    PluginLlmTrustError,
+    PluginLlmUsage,
+)
+from hermes.hooks.queue import BackgroundQueue
 from hermes.journal.store.port import Store
-from hermes.journal.turns.steps import PLUGIN_KEY
+from hermes.journal.turns.steps import PLUGIN_KEY, ModelCallRow, record_plugin_calls
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import Reply
 from hermes.models.retry import Attempts, Failure, Send, before_deadline, retry
 from hermes.models.wires.wire import ModelRequest
 from hermes.plugins.llm.structured import StructuredQuestion
-from hermes.plugins.llm.trust import SETTINGS, budget_of, key_of, refusal, unknown_settings
+from hermes.plugins.llm.trust import SETTINGS, Budget, budget_of, key_of, refusal, unknown_settings
 
 if TYPE_CHECKING:
     from hermes.agent.llm.budgets import Reservation
@@ -46,26 +53,12 @@ _FORMAT_NAMES = ("response_format", "json_schema", "json_object", "text.format",
 _MIN_KEY_LENGTH = 8
 
 
-@dataclass(frozen=True, slots=True)
-class CallParts:
-    """What calls need of the host."""
-
-    models: Models
-    config: FreshConfig
-    routes: ModelRoutes
-    ledger: PluginLedger
-    #: The session of calls that are made outside of one.
-    run_id: str
-    #: Unknown settings that a warning was logged for.
-    warned_of: set[str] = field(default_factory=set[str])
-
-
 class PluginCall:
     """One model call of a plugin. When the block ends, its outcome is logged in one line."""
 
-    def __init__(self, parts: CallParts, plugin: str, method: str, options: Mapping[str, Any]) -> None:
-        self._parts = parts
-        self.models = parts.models
+    def __init__(self, owner: PluginModels, plugin: str, method: str, options: Mapping[str, Any]) -> None:
+        self._owner = owner
+        self.models = owner.models
         self._plugin = plugin
         self._method = method
         self._given = options
@@ -85,32 +78,57 @@ class PluginCall:
     def ask(self, question: ModelQuestion) -> None:
         """Find out whether and where the question may be asked. Nothing is sent."""
         options = self._options = PluginCallOptions.read(self._given)
-        entries = self._parts.config.current().plugins.entries
+        entries = self._owner.config.current().plugins.entries
         refused = refusal(self._plugin, entries, **options.choices)
         if refused is not None:
             raise PluginLlmTrustError(refused)
         budget = budget_of(self._plugin, entries)
         self._warn_of_unknown(entries)
         self._question = question
-        self._route: ModelRoute = self._parts.routes.find(
-            options, question, self._scope.session_id if self._scope else ""
-        )
-        limit = options.max_tokens or self.models.task(self._route.task).max_tokens
-        request = {"messages": question.messages, **({"max_tokens": limit} if limit else {})}
-        charge = PluginCharge(self._plugin, self._session_id, self._scope, self._route.endpoints[0], request)
-        self._held = self._parts.ledger.open(charge, budget)
+        main = self._owner.endpoints_of(self._scope.session_id if self._scope else "")
+        self._route: ModelRoute = find_route(self.models, main, options, question)
+        self._held = self._reserve(budget)
+
+    def _reserve(self, limits: Budget) -> Reservation | None:
+        """Hold the room for the call in its budgets; ``None`` when nothing limits it.
+
+        Raises ``PluginLlmBudgetError`` when a budget is spent, and ``HermesError`` when the host is closed.
+        """
+        plugin, models, owner = self._plugin, self.models, self._owner
+        if owner.is_closed:
+            raise HermesError(f"plugin {plugin!r} may ask no model any more: the host is closed")
+        if models.budgets is None:
+            if not limits.is_limited:
+                return None
+            from hermes.agent.llm.budgets import Budgets  # few plugins have a limit
+
+            models.budgets = Budgets(owner.store, models.config.budgets)
+        budgets, setting = models.budgets, key_of(plugin, "")[:-1]
+        today = BudgetLimitsConfig(tokens=limits.max_tokens_per_day, usd=limits.max_cost_usd_per_day)
+        if limits.is_limited or models.config.budgets.plugin.is_set:
+            owner.flush()
+        calls = limits.max_calls_per_session
+        accounts = budgets.plugin_accounts(plugin, self._session_id, calls, today, setting)
+        longest = self._options.max_tokens or models.task(self._route.task).max_tokens
+        request = {"messages": self._question.messages, **({"max_tokens": longest} if longest else {})}
+        try:
+            bound = budgets.bound_of(self._route.endpoints[0], request)
+            return budgets.reserve(self._scope, bound, extra=accounts)
+        except BudgetExceeded as error:
+            reason = str(error).partition("is used up: ")[2]
+        raise PluginLlmBudgetError(f"plugin {plugin!r} may ask no model now: {reason}")
 
     def _warn_of_unknown(self, entries: object) -> None:
         """Say once that a setting does nothing: a limit with a typing error is no limit."""
         for name in unknown_settings(self._plugin, entries):
             key = key_of(self._plugin, name)
-            if key not in self._parts.warned_of:
-                self._parts.warned_of.add(key)
+            if key not in self._owner.warned_of:
+                self._owner.warned_of.add(key)
                 log.warning("%s does nothing: there is no such setting%s", key, did_you_mean(str(name), SETTINGS))
 
     @property
     def _session_id(self) -> str:
-        return (self._scope.session_id if self._scope else "") or self._parts.run_id
+        return (self._scope.session_id if self._scope else "") or self._owner.run_id
 
     # -- during -------------------------------------------------------------------------------------------------
 
@@ -180,13 +198,13 @@ class PluginCall:
         return type(error)(text)
 
     def record(self, attempt: PluginAttempt, error: BaseException | None) -> None:
-        """Record an attempt in the ledger."""
+        """Record an attempt."""
         scope = self._scope or Scope()
         request_id = f"{scope.turn_id or self._session_id}:plugin:{self._id}:{attempt.number}"
         key, redactor = PLUGIN_KEY + self._plugin, self.models.redactor
         content = call_content(attempt, redactor)
         row = attempt.row(request_id, key, redactor, error, purpose=self._options.purpose, content=content)
-        self._parts.ledger.record(self._session_id, scope.turn_id, row)
+        self._owner.record(self._session_id, scope.turn_id, row)
         if self._held is not None:
             reply = attempt.reply
             self._held.add(request_id, reply and reply.usage, row.duration, len(reply.content) if reply else 0)
@@ -240,7 +258,7 @@ class PluginCall:
 
 
 class PluginAttempt(Attempt):
-    """An attempt that is recorded in the ledger, and whose reply does not hold the key it was asked with."""
+    """An attempt that is recorded, and whose reply does not hold the key it was asked with."""
 
     def __init__(
         self,
@@ -288,7 +306,11 @@ def _shown(value: object) -> str:
 
 
 class PluginModels:
-    """Gives plugins access to models, for one host. All calls of a process share the connections and the accounts."""
+    """Gives plugins access to models, for one host, and records their calls. Thread-safe.
+
+    Rows are written in the background, as many at once as have come together, so that neither a caller nor an event
+    loop waits for the disk. What a process leaves behind when it is killed may lack the last of them.
+    """
 
     def __init__(
         self,
@@ -299,26 +321,63 @@ class PluginModels:
         config: FreshConfig,
         endpoints_of: Callable[[str], Sequence[Endpoint]],
     ) -> None:
-        self.ledger = PluginLedger(models, store, workers)
-        routes = ModelRoutes(models, endpoints_of)
-        self._parts = CallParts(models, config, routes, self.ledger, new_id("run_"))
+        """``endpoints_of`` returns the endpoints of a session; for an empty id, those of the next session."""
+        self.models = models
+        self.store = store
+        self.config = config
+        self.endpoints_of = endpoints_of
+        #: The session of calls that are made outside of one.
+        self.run_id = new_id("run_")
+        #: Unknown settings that a warning was logged for.
+        self.warned_of: set[str] = set()
+        self._workers = workers
+        self._queue = BackgroundQueue("plugin model calls")
+        self._waiting: list[tuple[str, str, ModelCallRow]] = []
+        self._writing = threading.Lock()
+        self._is_closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed or self._workers.is_closed
 
     def access(self, plugin: str) -> PluginModelAccess:
         """What one plugin calls."""
-        return PluginModelAccess(self._parts, plugin)
+        return PluginModelAccess(self, plugin)
+
+    def record(self, session_id: str, turn_id: str, row: ModelCallRow) -> None:
+        """Queue an attempt to be recorded."""
+        self._waiting.append((session_id, turn_id, row))
+        self._queue.put(self._try_to_flush)
+
+    def flush(self) -> None:
+        """Write everything that is queued."""
+        with self._writing:
+            count = len(self._waiting)
+            rows = self._waiting[:count]
+            del self._waiting[:count]
+            if rows and not self._is_closed:
+                record_plugin_calls(self.store, rows)
+
+    def _try_to_flush(self) -> None:
+        try:
+            self.flush()
+        except JournalError as error:
+            log.warning("the model calls of plugins were not recorded: %s", error)
 
     def close(self) -> None:
-        """Record the calls that are not recorded yet."""
-        self.ledger.close()
+        """Record the calls that are not recorded yet. Calls that outlive the host are not recorded."""
+        self._try_to_flush()
+        self._is_closed = True
+        self._queue.close()
 
 
 class PluginModelAccess:
     """The four methods of ``ctx.llm``, for one plugin. The synchronous ones wait in their caller's thread alone."""
 
-    __slots__ = ("_parts", "_plugin")
+    __slots__ = ("_owner", "_plugin")
 
-    def __init__(self, parts: CallParts, plugin: str) -> None:
-        self._parts = parts
+    def __init__(self, owner: PluginModels, plugin: str) -> None:
+        self._owner = owner
         self._plugin = plugin
 
     def __repr__(self) -> str:
@@ -326,26 +385,26 @@ class PluginModelAccess:
 
     def complete(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> PluginLlmCompleteResult:
         """Answer a conversation in text."""
-        with PluginCall(self._parts, self._plugin, "complete", options) as call:
+        with PluginCall(self._owner, self._plugin, "complete", options) as call:
             call.ask(ModelQuestion(chat_messages(messages)))
             return PluginLlmCompleteResult(**call.result(call.answer()))
 
     async def acomplete(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> PluginLlmCompleteResult:
         """``complete`` for a running event loop."""
-        with PluginCall(self._parts, self._plugin, "complete", options) as call:
+        with PluginCall(self._owner, self._plugin, "complete", options) as call:
             call.ask(ModelQuestion(chat_messages(messages)))
             return PluginLlmCompleteResult(**call.result(await call.answer_async()))
 
     def complete_structured(self, **options: Any) -> PluginLlmStructuredResult:
         """Answer instructions and inputs with data."""
-        with PluginCall(self._parts, self._plugin, "complete_structured", options) as call:
+        with PluginCall(self._owner, self._plugin, "complete_structured", options) as call:
             wanted = StructuredQuestion.from_options(options)
             call.ask(ModelQuestion(wanted.messages, wanted.response_format))
             return call.structured_result(call.answer(), wanted)
 
     async def acomplete_structured(self, **options: Any) -> PluginLlmStructuredResult:
         """``complete_structured`` for a running event loop."""
-        with PluginCall(self._parts, self._plugin, "complete_structured", options) as call:
+        with PluginCall(self._owner, self._plugin, "complete_structured", options) as call:
             wanted = StructuredQuestion.from_options(options)
             call.ask(ModelQuestion(wanted.messages, wanted.response_format))
             return call.structured_result(await call.answer_async(), wanted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -161,62 +161,57 @@ class ModelRoute:
     profile: str
 
 
-class ModelRoutes:
-    """Finds the way for questions that the configuration allows."""
+def find_route(
+    models: Models, main: Sequence[Endpoint], options: PluginCallOptions, question: ModelQuestion
+) -> ModelRoute:
+    """The way for a question that the configuration allows; ``main`` are the endpoints of its session.
 
-    def __init__(self, models: Models, endpoints_of: Callable[[str], Sequence[Endpoint]]) -> None:
-        """``endpoints_of`` returns the endpoints of a session; for an empty id, those of the next session."""
-        self._models = models
-        self._endpoints_of = endpoints_of
-
-    def find(self, options: PluginCallOptions, question: ModelQuestion, session_id: str) -> ModelRoute:
-        """The way for a question.
-
-        Raises ``ValueError`` when it names a provider, an agent or a profile that does not exist, and ``HermesError``
-        when no model is set up, or none that sees the images.
-        """
-        main = self._endpoints_of(session_id)
-        task = options.task if self._models.has_task(options.task) else TASK
-        agent = self._agent(options.agent_id)
-        # What an agent has belongs to its provider; another one has other names and other credentials.
-        own = agent if options.provider in ("", agent.provider) else AgentProfileConfig()
-        provider, model = options.provider or own.provider, options.model or own.model
-        profile = options.profile or own.profile
-        if provider or model or profile:
-            endpoints = self._chosen(provider, model, profile, main)
-        else:
-            endpoints = self._models.side_job(task, main)
-        if question.has_images:
-            endpoints = self._seeing(endpoints, question, profile)
-            task = VISION_TASK
-        return ModelRoute(endpoints, task, options.agent_id or DEFAULT_AGENT, profile)
-
-    def _agent(self, agent_id: str) -> AgentProfileConfig:
-        agents = self._models.config.agents
-        if agent_id in ("", DEFAULT_AGENT) and agent_id not in agents:
-            return AgentProfileConfig()
-        if agent_id not in agents:
-            hint = did_you_mean(agent_id, sorted(agents), then=f"agents.{agent_id} in config.yaml adds it")
-            raise ValueError(f"there is no agent {agent_id!r}{hint}")
-        return agents[agent_id]
-
-    def _chosen(self, provider: str, model: str, profile: str, main: Sequence[Endpoint]) -> list[Endpoint]:
+    Raises ``ValueError`` when it names a provider, an agent or a profile that does not exist, and ``HermesError``
+    when no model is set up, or none that sees the images.
+    """
+    task = options.task if models.has_task(options.task) else TASK
+    agent = _agent(models, options.agent_id)
+    # What an agent has belongs to its provider; another one has other names and other credentials.
+    own = agent if options.provider in ("", agent.provider) else AgentProfileConfig()
+    provider, model = options.provider or own.provider, options.model or own.model
+    profile = options.profile or own.profile
+    endpoints: Sequence[Endpoint] = ()
+    problem = ""
+    if provider or model or profile:
         try:
-            return self._models.chosen(provider=provider, model=model, profile=profile, main=main)
+            endpoints = models.chosen(provider=provider, model=model, profile=profile, main=main)
         except ConfigError as error:
-            reason = self._models.redactor.redact(str(error))
-        raise ValueError(reason)
+            problem = models.redactor.redact(str(error))
+    else:
+        endpoints = models.side_job(task, main)
+    if problem:
+        raise ValueError(problem)  # not in the block above, where the original would become its context
+    if question.has_images:
+        endpoints = _seeing(models, endpoints, question, profile)
+        task = VISION_TASK
+    return ModelRoute(endpoints, task, options.agent_id or DEFAULT_AGENT, profile)
 
-    def _seeing(self, endpoints: Sequence[Endpoint], question: ModelQuestion, profile: str) -> Sequence[Endpoint]:
-        """The endpoints that can see the images. A model about which nothing is known gets them."""
-        first = endpoints[0]
-        if sees_images(first) is False:
-            routed = endpoints if profile else self._models.side_job(VISION_TASK, endpoints)
-            if routed is endpoints:
-                alone = f", and with profile {profile!r} no other model is asked" if profile else ""
-                raise HermesError(
-                    f"{first.model} cannot see images{alone}. Name a model that can with 'hermes config set "
-                    f"auxiliary.vision.model NAME', or set model.supports_vision: true if this one does"
-                )
-            endpoints = routed
-        return able_to_read(endpoints, question.messages)
+
+def _agent(models: Models, agent_id: str) -> AgentProfileConfig:
+    agents = models.config.agents
+    if agent_id in ("", DEFAULT_AGENT) and agent_id not in agents:
+        return AgentProfileConfig()
+    if agent_id not in agents:
+        hint = did_you_mean(agent_id, sorted(agents), then=f"agents.{agent_id} in config.yaml adds it")
+        raise ValueError(f"there is no agent {agent_id!r}{hint}")
+    return agents[agent_id]
+
+
+def _seeing(models: Models, endpoints: Sequence[Endpoint], question: ModelQuestion, profile: str) -> Sequence[Endpoint]:
+    """The endpoints that can see the images. A model about which nothing is known gets them."""
+    first = endpoints[0]
+    if sees_images(first) is False:
+        routed = endpoints if profile else models.side_job(VISION_TASK, endpoints)
+        if routed is endpoints:
+            alone = f", and with profile {profile!r} no other model is asked" if profile else ""
+            raise HermesError(
+                f"{first.model} cannot see images{alone}. Name a model that can with 'hermes config set "
+                f"auxiliary.vision.model NAME', or set model.supports_vision: true if this one does"
+            )
+        endpoints = routed
+    return able_to_read(endpoints, question.messages)
