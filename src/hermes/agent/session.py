@@ -494,7 +494,7 @@ class Session:
         self.window.use(self.models.endpoints[0])
         self._listener, self.journal = listener, journal
         self.transcript.begin(journal)
-        budgets = self.models.budgets
+        budgets = self.runtime.models.budgets
         if budgets is not None:
             budgets.enter(scope, "" if self.parent is None else self.parent.session_id)
         try:

@@ -104,7 +104,7 @@ class Turn:
         except BaseException as failure:
             if not isinstance(failure, Exception) and not culprit_of(failure):
                 raise
-            error = reason = self._models.redactor.redact(_error_text(failure))
+            error = reason = self._runtime.redactor.redact(_error_text(failure))
             error_type = type(failure).__name__
             answer = self._close_unanswered("failed", error, failure)
         else:
@@ -122,7 +122,7 @@ class Turn:
             session_id=self._scope.session_id,
             turn_id=self._journal.id,
             status=status,
-            answer=self._models.redactor.mask_known(answer),
+            answer=self._runtime.redactor.mask_known(answer),
             error=error,
             usage=self._usage,
             model=self._model or self._models.model,
@@ -358,7 +358,7 @@ class Turn:
         """
         hooks = self._runtime.hooks
         is_seen = hooks.pre_api_request is not None or hooks.llm_request is not None or hooks.llm_execution is not None
-        if is_seen or self._models.budgets is not None:
+        if is_seen or self._models.source.budgets is not None:
             self._journal.commit_soon()  # plugins may take their time, and so may a question about a budget
         messages = requests.fitting(step, self._place, tools)
         while True:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -123,6 +124,10 @@ class Scope(msgspec.Struct, frozen=True):
     def child(self, **ids: str) -> Scope:
         """The same scope with some ids filled in."""
         return replace(self, **ids)
+
+    def ids(self, *more: str) -> dict[str, Any]:
+        """The ids of the turn, and those that are named, as fields of an event."""
+        return {name: getattr(self, name) for name in ("session_id", "task_id", "turn_id", *more)}
 
     def nested(self, tool_call_id: str) -> Scope:
         """The scope of a call that is made from inside another one."""

@@ -15,7 +15,7 @@ from hermes.contract.hooks import OBSERVER_SCHEMA
 from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA
 from hermes.hooks.answers import plain
 from hermes.hooks.callback import PLAIN_ANSWERS, Callback, describe, is_awaitable
-from hermes.hooks.copies import is_flat, renew, same
+from hermes.hooks.copies import renew, same
 from hermes.hooks.threads.event_loop import run_on_private_loop
 from hermes.hooks.threads.runner import OWN_SIGNALS, CallOutcome, run_here
 from hermes.hooks.threads.timed_call import TimedCall, restore_recursion_limit
@@ -24,7 +24,6 @@ Base = Callable[[Any], Any]
 #: Raises when a value cannot be the result of the call.
 Accept = Callable[[Any], object]
 
-_TRACE = "middleware_trace"
 _WITHOUT_IT = "the call continues without it"
 _CULPRIT = "_hermes_culprit"
 
@@ -62,8 +61,7 @@ class _Passage:
     """One call on its way through a chain."""
 
     __slots__ = (
-        "_base", "_callbacks", "_fields", "_flat", "_key", "_original_key", "_seconds_below", "_session", "accept",
-        "context", "recursion_limit",
+        "_base", "_callbacks", "_fields", "_key", "_seconds_below", "_session", "accept", "context", "recursion_limit",
     )  # fmt: skip
 
     def __init__(
@@ -82,10 +80,6 @@ class _Passage:
             chain.original_key: payload,
             **context,
         }
-        self._original_key = chain.original_key
-        #: The payload, when plain copies are enough to isolate everything the callbacks are given: the usual tool call.
-        usual = is_flat(payload) and is_flat(self._fields[chain.original_key]) and not self._fields.get(_TRACE)
-        self._flat: object = payload if usual else None
         #: How long the part of the chain took that was entered last.
         self._seconds_below = 0.0
         self.context = copy_context()
@@ -103,7 +97,9 @@ class _Passage:
             callback.left_out(_WITHOUT_IT)
             return self.enter(index + 1, payload)
         link = _Link(self, index, payload)
-        given = self._arguments(callback, link, payload)
+        self._fields[self._key], self._fields["next_call"] = payload, link.next_call
+        given = callback.arguments(self._fields)
+        link.given = given.get(self._key)
         self._seconds_below = 0.0
         try:
             value, error = self._call(callback, link, given)
@@ -124,20 +120,6 @@ class _Passage:
         if callback.breaker.failures:
             callback.breaker.record_success()
         return value if value is not None else link.returned_none(callback, state)
-
-    def _arguments(self, callback: Callback, link: _Link, payload: Any) -> dict[str, Any]:
-        fields, key = self._fields, self._key
-        fields[key] = payload
-        fields["next_call"] = link.next_call
-        if payload is self._flat and callback.names is None:
-            given = fields.copy()
-            given[key] = link.given = payload.copy()
-            given[self._original_key] = fields[self._original_key].copy()
-            given[_TRACE] = []
-        else:
-            given = callback.arguments(fields)
-            link.given = given.get(key)
-        return given
 
     def _call(self, callback: Callback, link: _Link, given: dict[str, Any]) -> CallOutcome:
         call = link.call = TimedCall(callback.plugin, callback.limit, wraps=True)

@@ -183,10 +183,7 @@ class ApprovalQuestion:
             pattern_keys=list(self.rules),
             session_key=scope.session_id,
             surface=surface,
-            session_id=scope.session_id,
-            task_id=scope.task_id,
-            turn_id=scope.turn_id,
-            tool_call_id=scope.tool_call_id,
+            **scope.ids("tool_call_id"),
         )
 
 

@@ -221,10 +221,7 @@ class Delegation:
     def _started(self, child: Child) -> ChildStarted:
         scope = self._scope
         return ChildStarted(
-            session_id=scope.session_id,
-            task_id=scope.task_id,
-            turn_id=scope.turn_id,
-            tool_call_id=scope.tool_call_id,
+            **scope.ids("tool_call_id"),
             parent_session_id=scope.session_id,
             parent_turn_id=scope.turn_id,
             parent_subagent_id=self._parent.parent.subagent_id if self._parent.parent else "",

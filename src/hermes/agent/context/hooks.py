@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -29,16 +29,6 @@ from hermes.journal.turns.decisions import PluginDecision
 if TYPE_CHECKING:
     from hermes.agent.context.parts import TurnParts
     from hermes.hooks.table import Hooks
-
-
-class _TurnFields(TypedDict):
-    """The fields that every event of a turn has."""
-
-    session_id: str
-    task_id: str
-    turn_id: str
-    model: str
-    platform: str
 
 
 class TurnHooks(msgspec.Struct):
@@ -128,15 +118,9 @@ class TurnHooks(msgspec.Struct):
         with contextlib.suppress(Interrupted):
             emit(event)
 
-    def _fields(self) -> _TurnFields:
-        scope = self._parts.scope
-        return {
-            "session_id": scope.session_id,
-            "task_id": scope.task_id,
-            "turn_id": scope.turn_id,
-            "model": self._parts.models.model,
-            "platform": scope.platform,
-        }
+    def _fields(self) -> dict[str, Any]:
+        """The fields that every event of a turn has."""
+        return {**self._parts.scope.ids("platform"), "model": self._parts.models.model}
 
 
 def _context_pieces(answers: list[Answer]) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The models of a conversation: their endpoints, access to them, and the settings of requests."""
+"""The models of a conversation: their endpoints, and the settings of requests."""
 
 from __future__ import annotations
 
@@ -8,36 +8,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from hermes.agent.llm.budgets import Budgets
-    from hermes.agent.pipelines.attempt import EndpointAccess
-    from hermes.base.sanitize import Redactor
-    from hermes.hooks.table import Hooks
+    from hermes.agent.llm.models import Models
     from hermes.models.endpoint import Endpoint
-    from hermes.models.health import Health
-    from hermes.models.retry import KeyRing
 
 #: What the limit of an answer is called on one wire or another.
 OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 class ModelRuntime(msgspec.Struct, frozen=True):
-    """What the model calls of a conversation need: endpoints, access to them, and the settings of requests."""
+    """What the model calls of a conversation need: endpoints, whose they are, and the settings of requests."""
 
-    hooks: Hooks
-    access: EndpointAccess
+    source: Models
     endpoints: Sequence[Endpoint]
-    redactor: Redactor
     max_retries: int = 3
     max_tokens: int | None = None
     temperature: float | None = None
     #: As the provider names it; empty leaves it to the model.
     reasoning_effort: str = ""
-    #: Lends keys where a provider may have several.
-    keys: KeyRing | None = None
-    #: The circuit breaker of endpoints that failed.
-    health: Health | None = None
-    #: What may be spent; ``None`` when nothing is limited.
-    budgets: Budgets | None = None
 
     @property
     def model(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -59,7 +59,7 @@ class Models:
         #: Settings that plugins suggest for their own side jobs.
         self._task_defaults: dict[str, AuxiliaryTaskConfig] = {}
         self._env = env
-        self._hooks = hooks or Hooks()
+        self.hooks = hooks or Hooks()
 
     def __enter__(self) -> Models:
         return self
@@ -141,13 +141,8 @@ class Models:
         """The models of a conversation: the one asked for, or the configured one, then the fallbacks."""
         config = self.config
         return ModelRuntime(
-            hooks=self._hooks,
-            access=self,
-            endpoints=self._guarded(self._chain(provider, model)),
-            redactor=self.redactor,
-            keys=self.keys if self.stand_in is None else None,
-            health=self.health,
-            budgets=self.budgets,
+            self,
+            self._guarded(self._chain(provider, model)),
             max_retries=config.agent.api_max_retries,
             max_tokens=config.model.max_tokens,
             temperature=config.model.temperature,
@@ -223,10 +218,12 @@ class Models:
         )
         return self._guarded([endpoint_for(self.config, self._env, provider, model, own, self.profiles), *main])
 
-    def attempts(self, endpoints: Sequence[Endpoint], max_retries: int) -> Attempts:
-        """The attempts of one model call beside the conversation."""
+    def attempts(
+        self, endpoints: Sequence[Endpoint], max_retries: int, before_waiting: Callable[[], object] | None = None
+    ) -> Attempts:
+        """The attempts of one model call. ``before_waiting`` is called before a server is asked for a new token."""
         keys = self.keys if self.stand_in is None else None
-        return attempts(endpoints, max_retries, keys=keys, health=self.health)
+        return attempts(endpoints, max_retries, keys=keys, health=self.health, before_waiting=before_waiting)
 
     def wire_for(self, endpoint: Endpoint) -> Wire:
         """The request format of an endpoint."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -16,22 +16,11 @@ from hermes.models.reply import Completion, Reply, reply_from
 
 if TYPE_CHECKING:
     from hermes.agent.llm.budgets import CallBudget, Reservation
+    from hermes.agent.llm.models import Models
     from hermes.base.sanitize import Redactor
     from hermes.base.scope import Interrupt
     from hermes.models.endpoint import Endpoint
-    from hermes.models.wires.wire import HttpRequest, ModelRequest, Transport, Wire
-
-
-class EndpointAccess(Protocol):
-    """The wire and the transport of every endpoint."""
-
-    def wire_for(self, endpoint: Endpoint) -> Wire:
-        """The request format of an endpoint."""
-        ...
-
-    def transport_for(self, endpoint: Endpoint) -> Transport:
-        """What sends requests to an endpoint."""
-        ...
+    from hermes.models.wires.wire import HttpRequest, ModelRequest, Wire
 
 
 class DigestingWire:
@@ -84,7 +73,7 @@ class Attempt:
 
     def __init__(
         self,
-        access: EndpointAccess,
+        models: Models,
         endpoint: Endpoint,
         asked: ModelRequest,
         interrupt: Interrupt,
@@ -96,8 +85,8 @@ class Attempt:
             asked = replace(asked, max_tokens=endpoint.max_tokens)
         self.endpoint = endpoint
         self.interrupt = interrupt
-        self.wire = access.wire_for(endpoint)
-        self.transport = access.transport_for(endpoint)
+        self.wire = models.wire_for(endpoint)
+        self.transport = models.transport_for(endpoint)
         #: The keyword arguments of the wire; middleware may replace them.
         self.request: dict[str, Any] = self.wire.kwargs(endpoint, asked)
         if timeout is not None:

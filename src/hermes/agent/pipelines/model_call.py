@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import UNSET
@@ -38,7 +38,7 @@ from hermes.journal.turns.steps import Message, TurnJournal
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import describe
 from hermes.models.reply import Completion, Reply, normalise, reply_from, to_response
-from hermes.models.retry import Failure, Send, Sleep, attempts, retry
+from hermes.models.retry import Failure, Send, Sleep, retry
 from hermes.models.vision import able_to_read
 from hermes.models.wires.wire import Delta, ModelRequest
 
@@ -102,13 +102,7 @@ class ModelCall(msgspec.Struct):
         """The reply, recorded but not yet committed. Raises ``ProviderError`` when every attempt failed."""
         runtime = self.runtime
         endpoints = able_to_read(runtime.endpoints, self.messages)
-        policy = attempts(
-            endpoints,
-            runtime.max_retries,
-            keys=runtime.keys,
-            health=runtime.health,
-            before_waiting=self.journal.commit_soon,
-        )
+        policy = runtime.source.attempts(endpoints, runtime.max_retries, self.journal.commit_soon)
         return retry(policy, self.scope.interrupt, self._attempt, self._on_wait)
 
     def _on_wait(self, wait: Sleep, left: float) -> None:
@@ -154,21 +148,6 @@ class ModelCall(msgspec.Struct):
         self.listener(ModelSwitched(endpoint.provider, endpoint.model, *old, reason))
 
 
-class _AttemptFields(TypedDict):
-    """The fields that every event of an attempt has."""
-
-    session_id: str
-    task_id: str
-    turn_id: str
-    api_request_id: str
-    platform: str
-    model: str
-    provider: str
-    base_url: str
-    api_mode: str
-    api_call_count: int
-
-
 class ConversationAttempt(Attempt):
     """An attempt of a conversation: it runs middleware, fires a start and a single end event, and is journaled."""
 
@@ -182,12 +161,13 @@ class ConversationAttempt(Attempt):
             reasoning_effort=runtime.reasoning_effort,
             cache_key=call.scope.session_id,
         )
-        budgets, spare = runtime.budgets, call.spare_calls
+        budgets, spare = runtime.source.budgets, call.spare_calls
         budget = budgets and budgets.for_call(call.scope, spare_calls=spare, allow_less=call.is_last)
-        super().__init__(runtime.access, endpoint, asked, call.scope.interrupt, budget=budget)
+        super().__init__(runtime.source, endpoint, asked, call.scope.interrupt, budget=budget)
         self.call = call
         self.retry_count = retry_count
-        self.hooks = runtime.hooks
+        self.hooks = runtime.source.hooks
+        self.redactor = runtime.source.redactor
         self.count = call.journal.attempts_made + 1
         self.scope = call.scope.child(api_request_id=attempt_id(call.journal.id, self.count))
         self.text_was_shown = False
@@ -201,7 +181,7 @@ class ConversationAttempt(Attempt):
         """Run the request middleware."""
         chain = self.hooks.llm_request
         if chain is not None:
-            outcome = chain.run(self.request, dict[str, Any](self._fields()), self._problem)
+            outcome = chain.run(self.request, self._fields(), self._problem)
             self.request, self.original, self.trace = outcome.payload, outcome.original, outcome.trace
             self.decisions += (PluginDecision(name, "llm_request", "changed") for name in outcome.changed_by)
 
@@ -238,9 +218,7 @@ class ConversationAttempt(Attempt):
         chain = self.hooks.llm_execution
         if chain is None:
             return reply_from(self.send(self.request))
-        context = dict[str, Any](self._fields())
-        context["original_request"] = self.original
-        context["middleware_trace"] = self.trace
+        context = {**self._fields(), "original_request": self.original, "middleware_trace": self.trace}
         prepared = self.request
         answer = chain.run(prepared, self._send_for_middleware, context, accept=normalise)
         if not self._sent.sha256:
@@ -290,14 +268,10 @@ class ConversationAttempt(Attempt):
 
     # -- events -------------------------------------------------------------------------------------------------
 
-    def _fields(self) -> _AttemptFields:
-        scope = self.scope
+    def _fields(self) -> dict[str, Any]:
+        """The fields that every event of an attempt has."""
         return {
-            "session_id": scope.session_id,
-            "task_id": scope.task_id,
-            "turn_id": scope.turn_id,
-            "api_request_id": scope.api_request_id,
-            "platform": scope.platform,
+            **self.scope.ids("api_request_id", "platform"),
             "model": self.request.get("model") or self.endpoint.model,
             "provider": self.endpoint.provider,
             "base_url": self.endpoint.base_url,
@@ -336,8 +310,7 @@ class ConversationAttempt(Attempt):
                 self.hooks.post_api_request(answered)
         if not self.call.tools:
             reply.tool_calls = []  # none can run, so the record must not have one that was never closed
-        request_id, redactor = self.scope.api_request_id, self.call.runtime.redactor
-        self.call.journal.model_call(self.row(request_id, self.call.key, redactor, None))
+        self.call.journal.model_call(self.row(self.scope.api_request_id, self.call.key, self.redactor, None))
         record = ReplyRecord(
             reply=_stored(reply),
             attempt=self.count,
@@ -385,7 +358,7 @@ class ConversationAttempt(Attempt):
                 self.hooks.api_request_error(failed)
         log.warning("%s failed at %s (%s): %s", self.call.key, self.endpoint.provider, reason, error)
         journal = self.call.journal
-        row = self.row(self.scope.api_request_id, self.call.key, self.call.runtime.redactor, error)
+        row = self.row(self.scope.api_request_id, self.call.key, self.redactor, error)
         journal.model_call(row)
         partial = getattr(error, "partial", None)
         record = FailureRecord(
@@ -426,8 +399,7 @@ class ConversationAttempt(Attempt):
 
     def _sanitised_request(self) -> dict[str, Any]:
         body = {name: value for name, value in self.request.items() if name not in ("timeout", "http_client")}
-        redactor = self.call.runtime.redactor
-        return {"method": "POST", "body": sanitise(body, redactor=redactor, memo=self.call.memo)}
+        return {"method": "POST", "body": sanitise(body, redactor=self.redactor, memo=self.call.memo)}
 
     def _sanitised_response(self, reply: Reply, usage: dict[str, int] | None) -> dict[str, Any]:
         calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in reply.tool_calls]
@@ -437,7 +409,7 @@ class ConversationAttempt(Attempt):
         )
 
     def _sanitised(self, payload: dict[str, Any]) -> dict[str, Any]:
-        return sanitise(payload, redactor=self.call.runtime.redactor)
+        return sanitise(payload, redactor=self.redactor)
 
 
 def attempt_id(turn_id: str, number: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -46,17 +46,6 @@ _CUT_OFF = (
     "This call was not run: your answer reached the output limit of one answer in the middle of its arguments. "
     "The same call would be cut off again. Send less at once, for example a long file in several parts."
 )
-
-
-class _ToolFields(TypedDict):
-    """The fields that every event of a tool call has."""
-
-    tool_name: str
-    session_id: str
-    task_id: str
-    turn_id: str
-    api_request_id: str
-    tool_call_id: str
 
 
 class ToolCall(msgspec.Struct):
@@ -131,7 +120,7 @@ class ToolCall(msgspec.Struct):
         chain = self.runtime.hooks.tool_request
         if chain is None:
             return
-        outcome = chain.run(self.args, dict[str, Any](self._fields()))
+        outcome = chain.run(self.args, self._fields())
         self.args, self.original_args, self.trace = outcome.payload, outcome.original, outcome.trace
         self.decisions += (PluginDecision(name, "tool_request", "changed") for name in outcome.changed_by)
 
@@ -226,9 +215,7 @@ class ToolCall(msgspec.Struct):
         chain = self.runtime.hooks.tool_execution
         if chain is None:
             return self._run_tool(self.args)
-        context = dict[str, Any](self._fields())
-        context["original_args"] = self.original_args
-        context["middleware_trace"] = self.trace
+        context = {**self._fields(), "original_args": self.original_args, "middleware_trace": self.trace}
         result = chain.run(self.args, self._run_tool, context)
         if self._ran_with is None and self._refused is None:
             self.decisions += decisions_of(chain, "answered")
@@ -374,13 +361,6 @@ class ToolCall(msgspec.Struct):
             middleware_trace=self.trace,
         )
 
-    def _fields(self) -> _ToolFields:
-        scope = self.scope
-        return {
-            "tool_name": self.request.name,
-            "session_id": scope.session_id,
-            "task_id": scope.task_id,
-            "turn_id": scope.turn_id,
-            "api_request_id": scope.api_request_id,
-            "tool_call_id": scope.tool_call_id,
-        }
+    def _fields(self) -> dict[str, Any]:
+        """The fields that every event of a tool call has."""
+        return {"tool_name": self.request.name, **self.scope.ids("api_request_id", "tool_call_id")}

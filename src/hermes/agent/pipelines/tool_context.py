@@ -49,17 +49,8 @@ class OutputTransform:
         self.changed_by = ""
 
     def __call__(self, command: str, output: str, returncode: int) -> str:
-        scope = self._scope
-        event = TerminalOutputTransform(
-            command=command,
-            output=output,
-            returncode=returncode,
-            env_type="local",
-            session_id=scope.session_id,
-            task_id=scope.task_id,
-            turn_id=scope.turn_id,
-            tool_call_id=scope.tool_call_id,
-        )
+        ids = self._scope.ids("tool_call_id")
+        event = TerminalOutputTransform(**ids, command=command, output=output, returncode=returncode, env_type="local")
         changed = first_text(self._emit(event))
         if changed is None or changed.value == output:
             return output

@@ -11,11 +11,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.scope import current_scope
+from hermes.hooks.threads.timed_call import FOREVER, TimedCall
 
 if TYPE_CHECKING:
     import asyncio
-
-    from hermes.hooks.threads.timed_call import TimedCall
 
 log = logging.getLogger("hermes.hooks")
 
@@ -58,27 +57,19 @@ class CallFuture:
         else:
             self.finish(value)
 
-    def wait(
-        self,
-        seconds: float | None = None,
-        watch: Callable[[], None] | None = None,
-        call: TimedCall | None = None,
-    ) -> bool:
-        """True when finished, False after the deadline, ``Interrupted`` as soon as the turn is cancelled.
+    def wait(self, call: TimedCall, watch: Callable[[], None] | None = None) -> bool:
+        """True when finished, False when the call is over its limit and given up, ``Interrupted`` in a cancelled turn.
 
-        The deadline is in ``seconds``, or the limit of the ``call``, which is then given up. In a turn that was
-        cancelled before, the wait is at most ``CANCELLED_GRACE``.
+        In a turn that was cancelled before, the wait is at most ``CANCELLED_GRACE``.
         """
         interrupt = self._interrupt
         if interrupt is None:
-            return self._sleep(seconds, watch) if call is None else self._sleep_for(call, watch)
+            return self._sleep(call, watch)
         if self._closing:
-            seconds = CANCELLED_GRACE if seconds is None else min(seconds, CANCELLED_GRACE)
-            if call is not None:
-                call.limit = min(call.limit, seconds)
-            return self._sleep(seconds, watch) if call is None else self._sleep_for(call, watch)
+            call.limit = min(call.limit, CANCELLED_GRACE)
+            return self._sleep(call, watch)
         with interrupt.on_cancel(self._wake.set):
-            _ = self._sleep(seconds, watch) if call is None else self._sleep_for(call, watch)
+            self._sleep(call, watch)
         if not self.finished:
             interrupt.check()
         return self.finished
@@ -89,17 +80,7 @@ class CallFuture:
             raise self.error
         return self.value
 
-    def _sleep(self, seconds: float | None, watch: Callable[[], None] | None) -> bool:
-        if watch is None:
-            self._wake.wait(seconds)
-            return self.finished
-        left = float("inf") if seconds is None else seconds
-        while left > 0 and not self._wake.wait(min(left, WATCH_SECONDS)):
-            watch()
-            left -= WATCH_SECONDS
-        return self.finished
-
-    def _sleep_for(self, call: TimedCall, watch: Callable[[], None] | None) -> bool:
+    def _sleep(self, call: TimedCall, watch: Callable[[], None] | None) -> bool:
         """Until it is finished, the turn is cancelled, or the call has used up its own time."""
         while True:
             left = call.left
@@ -152,7 +133,7 @@ class AsyncLoop:
                 return run_on_private_loop(awaitable), None
             except BaseException as error:
                 return None, error
-        future = CallFuture()
+        future, call = CallFuture(), call or TimedCall(label, FOREVER if timeout is None else timeout)
         loop = self._start()
         tasks: list[asyncio.Task[None]] = []
 
@@ -161,12 +142,9 @@ class AsyncLoop:
 
         loop.call_soon_threadsafe(begin)  # takes this thread's context variables along
         try:
-            if future.wait(timeout, watch=_BlockedLoopWatch(loop), call=call):
+            if future.wait(call, watch=_BlockedLoopWatch(loop)):
                 return future.value, future.error
-            seconds = timeout if call is None else call.limit
-            return None, TimeoutError(
-                "no answer in time for a cancelled turn" if seconds is None else late_text(seconds)
-            )
+            return None, TimeoutError(late_text(call.limit))
         finally:
             if not future.finished:
                 loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
@@ -267,7 +245,7 @@ def run_on_private_loop(awaitable: Awaitable[Any]) -> Any:
         return asyncio.run(_uncancelled(awaitable))
     future = CallFuture()
     spawn(lambda: future.run(lambda: asyncio.run(_uncancelled(awaitable))), "hermes-private-loop")
-    future.wait()
+    future.wait(TimedCall("hermes-private-loop"))
     return future.result()
 
 
@@ -275,7 +253,7 @@ def run_with_deadline(work: Callable[[], Any], seconds: float, label: str) -> An
     """Run on a thread of its own. ``TimeoutError`` after the deadline; the thread is then abandoned, never joined."""
     future = CallFuture()
     spawn(lambda: future.run(work), f"hermes-deadline {label}")
-    if not future.wait(seconds):
+    if not future.wait(TimedCall(label, seconds)):
         raise TimeoutError(late_text(seconds))
     return future.result()
 

@@ -342,8 +342,8 @@ def _converse(
 
 def _report_fallback(session: Session, result: TurnResult) -> None:
     """Report on stderr that a fallback answered, for outputs that show no events."""
-    first, health = session.models.endpoints[0], session.models.health
-    reason = None if health is None else health.failure(first)
+    first = session.models.endpoints[0]
+    reason = session.models.source.health.failure(first)
     if result.status in ("completed", "incomplete") and reason is not None:
         from hermes.models.failures import describe
 
