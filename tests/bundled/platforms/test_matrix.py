@@ -36,7 +36,7 @@ def read(is_direct: bool = True, relation: dict[str, Any] | None = None, **conte
         "sender": "@ann:example.test",
         "content": {"msgtype": "m.text", "body": "hi", "m.relates_to": relation or {}, **content},
     }
-    found = read_event(event, OWN, is_direct=is_direct, require_mention=True)
+    found = read_event("!room", event, OWN, is_direct=is_direct, require_mention=True)
     return None if found is None else found.text
 
 
@@ -50,7 +50,10 @@ def test_what_is_a_message_for_us() -> None:
     assert read(is_direct=False) is None
     assert read(is_direct=False, body="hermes: hello") == "hello"
     assert read(is_direct=False, body=f"hello {OWN}") == f"hello {OWN}"
-    assert read_event({"type": "m.room.message", "content": []}, OWN, is_direct=True, require_mention=True) is None
+    assert (
+        read_event("!room", {"type": "m.room.message", "content": []}, OWN, is_direct=True, require_mention=True)
+        is None
+    )
 
 
 def test_settings_say_what_is_wrong() -> None:

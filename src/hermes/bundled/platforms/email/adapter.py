@@ -7,13 +7,14 @@ import time
 from collections import OrderedDict, deque
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hermes.surfaces.gateway.adapter import (
     MessageEvent,
     MessageFile,
     MessageType,
     PlatformConfig,
+    PluginHttp,
     SendResult,
     run_in_thread,
 )
@@ -23,9 +24,6 @@ from .imap import ImapClient, ImapError
 from .mail import IncomingMail, NotForUs, is_authenticated, make_answer, parse_mail
 from .settings import EmailSettings
 from .smtp import SmtpError, check_login, send_mail
-
-if TYPE_CHECKING:
-    from hermes.surfaces.gateway.adapter import PluginHttp
 
 #: Mails that may still be answered without being looked up again.
 _REMEMBERED = 500

@@ -5,17 +5,14 @@ from __future__ import annotations
 import uuid
 from collections import OrderedDict
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hermes.surfaces.gateway.adapter import MessageEvent, PlatformConfig, SendResult
+from hermes.surfaces.gateway.adapter import MessageEvent, PlatformConfig, PluginHttp, SendResult
 from hermes.surfaces.gateway.platforms.receiving import ReceivingAdapter
 
 from .connection import IrcConnection, IrcError
 from .protocol import IrcLine, addressed, is_target, plain_text, without_markdown
 from .settings import IrcSettings
-
-if TYPE_CHECKING:
-    from hermes.surfaces.gateway.adapter import PluginHttp
 
 #: Senders of messages that may still be answered by name.
 _REMEMBERED = 500

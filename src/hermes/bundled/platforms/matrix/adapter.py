@@ -7,27 +7,23 @@ import hashlib
 import uuid
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
 from hermes.surfaces.gateway.adapter import (
-    MessageEvent,
-    MessageFile,
     PlatformConfig,
+    PluginHttp,
     SendResult,
     split_text,
     write_private_document,
 )
 from hermes.surfaces.gateway.platforms.api import PlatformApi, PlatformApiError, as_object, as_objects, polled
-from hermes.surfaces.gateway.platforms.receiving import ReceivingAdapter, send_pieces
+from hermes.surfaces.gateway.platforms.receiving import ReceivedFile, ReceivingAdapter, send_pieces
 
-from .events import MatrixFile, read_event
+from .events import read_event
 from .settings import MatrixSettings
-
-if TYPE_CHECKING:
-    from hermes.surfaces.gateway.adapter import PluginHttp
 
 MAX_TEXT = 16_000
 
@@ -103,30 +99,13 @@ class MatrixAdapter(ReceivingAdapter[MatrixSettings]):
                 self._encrypted.add(room)
                 self.log.warning("Matrix: %s is encrypted, which this platform cannot read", room)
             is_direct = await self._member_count(room) <= 2 if event.get("type") == "m.room.message" else False
-            message = read_event(
-                event, self._own_user, is_direct=is_direct, require_mention=self._settings.require_mention
-            )
+            require_mention = self._settings.require_mention
+            message = read_event(room, event, self._own_user, is_direct=is_direct, require_mention=require_mention)
             if message is not None:
-                source = self.build_source(
-                    room,
-                    chat_type="dm" if is_direct else "group",
-                    user_id=message.sender,
-                    user_name=message.sender,
-                    thread_id=message.thread or None,
-                )
-                event = MessageEvent(message.text, source=source, message_id=message.event_id)
-                file = message.file
-                if file is not None:
-                    read = partial(self._download, file)
-                    event.files.append(MessageFile(file.name, file.media_type, file.size, read))
-                await self.handle_message(event)
+                await self.hand_over(message)
 
-    async def _download(self, file: MatrixFile, limit: int) -> bytes:
-        path = f"/media/download/{quote(file.server, safe='')}/{quote(file.media_id, safe='')}"
-        status, data = await self._media.fetch("GET", path, max_bytes=limit + 1)
-        if status != 200:
-            raise PlatformApiError(f"a file could not be fetched (status {status})", status=status)
-        return data
+    async def download(self, file: ReceivedFile, limit: int) -> bytes:
+        return await self._media.download(file.place, limit)
 
     async def _member_count(self, room: str) -> int:
         if room not in self._members:

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, cast
+from urllib.parse import quote
 
-from hermes.surfaces.gateway.platforms.api import as_object
+from hermes.surfaces.gateway.platforms.api import as_object, as_size, as_text
+from hermes.surfaces.gateway.platforms.receiving import ReceivedFile, ReceivedMessage
 
 _TEXT_KINDS = ("m.text", "m.emote")
 _FILE_KINDS = ("m.image", "m.file", "m.audio", "m.video")
 
 
-@dataclass(frozen=True)
-class MatrixFile:
-    """A file in the media repository of a server."""
-
-    name: str
-    media_type: str
-    size: int
-    #: The name of its server and its id there.
-    server: str
-    media_id: str
-
-
-@dataclass(frozen=True)
-class MatrixMessage:
-    """A message for us."""
-
-    event_id: str
-    sender: str
-    text: str
-    thread: str = ""
-    file: MatrixFile | None = None
-
-
-def read_event(event: dict[str, Any], own_user: str, *, is_direct: bool, require_mention: bool) -> MatrixMessage | None:
+def read_event(
+    room: str, event: dict[str, Any], own_user: str, *, is_direct: bool, require_mention: bool
+) -> ReceivedMessage | None:
     """The message in an event, or ``None`` when it is not for us: an edit, a redacted one, a notice, or room talk.
 
     An edit of a message is never a second message, and a redacted one has no content left.
@@ -48,7 +28,7 @@ def read_event(event: dict[str, Any], own_user: str, *, is_direct: bool, require
     kind, body = content.get("msgtype"), content.get("body")
     if sender == own_user or relation.get("rel_type") == "m.replace" or not isinstance(body, str):
         return None
-    file: MatrixFile | None = None
+    file: ReceivedFile | None = None
     if kind in _FILE_KINDS:
         file = _file(content, body)
         # With a file name of its own, the body is what the sender says about the file.
@@ -64,26 +44,25 @@ def read_event(event: dict[str, Any], own_user: str, *, is_direct: bool, require
         if said is None:
             return None
         text = said
-    thread: object = relation.get("event_id") if relation.get("rel_type") == "m.thread" else None
+    thread = as_text(relation.get("event_id")) if relation.get("rel_type") == "m.thread" else ""
     text = text.strip()
     if not text and file is None:
         return None
-    return MatrixMessage(event_id, sender, text, thread if isinstance(thread, str) else "", file)
+    return ReceivedMessage(room, sender, text, event_id, is_direct, thread, () if file is None else (file,))
 
 
-def _file(content: dict[str, Any], body: str) -> MatrixFile | None:
+def _file(content: dict[str, Any], body: str) -> ReceivedFile | None:
     """The file of a message; ``None`` when it has none that can be fetched, such as an encrypted one."""
     found = re.fullmatch(r"mxc://([\w.:\[\]-]+)/([\w-]+)", str(content.get("url")))
     if found is None:
         return None
     info = as_object(content.get("info"))
-    size, media_type, name = info.get("size"), info.get("mimetype"), content.get("filename")
-    return MatrixFile(
-        name=name if isinstance(name, str) else body[:200],
-        media_type=media_type if isinstance(media_type, str) else "",
-        size=size if isinstance(size, int) else 0,
-        server=found[1],
-        media_id=found[2],
+    return ReceivedFile(
+        name=as_text(content.get("filename")) or body[:200],
+        media_type=as_text(info.get("mimetype")),
+        size=as_size(info.get("size")),
+        # The name of its server and its id there.
+        place=f"/media/download/{quote(found[1], safe='')}/{quote(found[2], safe='')}",
     )
 
 

@@ -6,32 +6,22 @@ import contextlib
 import inspect
 import time
 from collections import OrderedDict
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 from urllib.parse import parse_qs
 
 import msgspec
 
-from hermes.surfaces.gateway.adapter import (
-    MessageEvent,
-    MessageFile,
-    MessageType,
-    PlatformConfig,
-    SendResult,
-    split_text,
-)
+from hermes.surfaces.gateway.adapter import PlatformConfig, PluginHttp, SendResult, split_text
 from hermes.surfaces.gateway.platforms.api import PlatformApiError, as_object, as_objects, as_text
-from hermes.surfaces.gateway.platforms.receiving import ReceivingAdapter, send_pieces
+from hermes.surfaces.gateway.platforms.receiving import ReceivedFile, ReceivedMessage, ReceivingAdapter, send_pieces
 from hermes.surfaces.gateway.platforms.server import PlatformRequest, PlatformResponse, PlatformServer
 from hermes.surfaces.gateway.platforms.settings import tls_context
 
 from .api import SlackApi
-from .events import MAX_TEXT, SlackMessage, is_signed, read_event, read_slash_command
+from .events import MAX_TEXT, is_signed, read_event, read_slash_command
 from .settings import SlackSettings
 from .websocket import WebSocket, WebSocketError
-
-if TYPE_CHECKING:
-    from hermes.surfaces.gateway.adapter import PluginHttp
 
 _MAX_BODY = 1_000_000
 _MAX_NAMES = 1_000
@@ -119,7 +109,7 @@ class SlackAdapter(ReceivingAdapter[SlackSettings]):
     # -- what arrives ------------------------------------------------------------------------------------------------
 
     async def _take(self, kind: str, payload: dict[str, Any]) -> None:
-        message: SlackMessage | None = None
+        message: ReceivedMessage | None = None
         if kind == "events_api":
             message = read_event(payload, self._own_user, reply_in_thread=self._settings.reply_in_thread)
         elif kind == "slash_commands":
@@ -127,24 +117,10 @@ class SlackAdapter(ReceivingAdapter[SlackSettings]):
         elif kind == "interactive":
             await self._run_action(payload)
         if message is not None:
-            await self.handle_message(await self._event(message))
+            await self.hand_over(replace(message, user_name=await self._name_of(message.user_id)))
 
-    async def _event(self, message: SlackMessage) -> MessageEvent:
-        text = message.text
-        source = self.build_source(
-            message.channel,
-            chat_type="dm" if message.is_direct else "group",
-            user_id=message.user,
-            user_name=await self._name_of(message.user),
-            thread_id=message.thread or None,
-            scope_id=message.team or None,
-        )
-        kind = MessageType.COMMAND if text.startswith("/") else MessageType.TEXT
-        files = [
-            MessageFile(one.name, one.media_type, one.size, partial(self._bot.download, one.url))
-            for one in message.files
-        ]
-        return MessageEvent(text, kind, source, message_id=message.ts, files=files)
+    async def download(self, file: ReceivedFile, limit: int) -> bytes:
+        return await self._bot.download(file.place, limit)
 
     async def _name_of(self, user: str) -> str:
         """The name of a user, or the id when the app may not look it up."""

@@ -64,7 +64,4 @@ class SlackApi:
         origin = f"{place.scheme}://{place.netloc}"
         files = PlatformApi(self._http, origin, self._headers, allow_private=self._settings.has_own_server)
         path = f"{place.path}?{place.query}" if place.query else place.path
-        status, data = await files.fetch("GET", path, max_bytes=limit + 1)
-        if status != 200:
-            raise PlatformApiError(f"a file could not be fetched (status {status})", status=status)
-        return data
+        return await files.download(path, limit)

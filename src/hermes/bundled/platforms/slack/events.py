@@ -7,10 +7,10 @@ import hmac
 import html
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from hermes.surfaces.gateway.platforms.api import as_object, as_objects, as_text
+from hermes.surfaces.gateway.platforms.api import as_object, as_objects, as_size, as_text
+from hermes.surfaces.gateway.platforms.receiving import ReceivedFile, ReceivedMessage
 
 #: Most characters of one message in Markdown.
 MAX_TEXT = 12_000
@@ -20,32 +20,7 @@ _TOLERANCE = 300.0
 _LINK = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
 
 
-@dataclass(frozen=True)
-class SlackFile:
-    """A file of a message."""
-
-    name: str
-    media_type: str
-    size: int
-    url: str
-
-
-@dataclass(frozen=True)
-class SlackMessage:
-    """A message for us."""
-
-    channel: str
-    user: str
-    text: str
-    #: The time stamp, which is the id of a message.
-    ts: str
-    is_direct: bool
-    thread: str = ""
-    team: str = ""
-    files: tuple[SlackFile, ...] = ()
-
-
-def read_event(payload: dict[str, Any], own_user: str, *, reply_in_thread: bool = True) -> SlackMessage | None:
+def read_event(payload: dict[str, Any], own_user: str, *, reply_in_thread: bool = True) -> ReceivedMessage | None:
     """The message in an event, or ``None`` when it is not for us: an edit, a bot's, or talk in a channel.
 
     A mention in a channel arrives twice, as ``message`` and as ``app_mention``; only the latter counts.
@@ -58,26 +33,24 @@ def read_event(payload: dict[str, Any], own_user: str, *, reply_in_thread: bool 
     if event.get("bot_id") or user == own_user or event.get("subtype") not in (None, "file_share", "thread_broadcast"):
         return None
     text = plain_text(as_text(event.get("text")), own_user)
-    listed: object = event.get("files")
-    files = as_objects(listed)
-    shared = tuple(_file(one) for one in files)
-    if not text and not shared:
+    files = tuple(map(_file, as_objects(event.get("files"))))
+    if not text and not files:
         return None
     thread = as_text(event.get("thread_ts")) or ("" if is_direct or not reply_in_thread else ts)
-    return SlackMessage(channel, user, as_command(text), ts, is_direct, thread, as_text(payload.get("team_id")), shared)
+    team = as_text(payload.get("team_id"))
+    return ReceivedMessage(channel, user, as_command(text), ts, is_direct, thread, files, scope_id=team)
 
 
-def _file(found: dict[str, Any]) -> SlackFile:
-    size = found.get("size")
-    return SlackFile(
+def _file(found: dict[str, Any]) -> ReceivedFile:
+    return ReceivedFile(
         name=as_text(found.get("name")) or "file",
         media_type=as_text(found.get("mimetype")),
-        size=size if isinstance(size, int) else 0,
-        url=as_text(found.get("url_private_download")) or as_text(found.get("url_private")),
+        size=as_size(found.get("size")),
+        place=as_text(found.get("url_private_download")) or as_text(found.get("url_private")),
     )
 
 
-def read_slash_command(payload: dict[str, Any]) -> SlackMessage | None:
+def read_slash_command(payload: dict[str, Any]) -> ReceivedMessage | None:
     """A slash command of the app as a message: ``/hermes stop`` is ``/stop``."""
     channel, user, trigger = (as_text(payload.get(name)) for name in ("channel_id", "user_id", "trigger_id"))
     if not (channel and user and trigger):
@@ -85,7 +58,7 @@ def read_slash_command(payload: dict[str, Any]) -> SlackMessage | None:
     text = as_text(payload.get("text")).strip() or "help"
     is_direct = channel.startswith("D")
     text = text if text.startswith("/") else f"/{text}"
-    return SlackMessage(channel, user, text, trigger, is_direct, team=as_text(payload.get("team_id")))
+    return ReceivedMessage(channel, user, text, trigger, is_direct, scope_id=as_text(payload.get("team_id")))
 
 
 def as_command(text: str) -> str:

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hermes.surfaces.gateway.adapter import (
-    MessageEvent,
-    MessageFile,
-    MessageType,
-    PlatformConfig,
-    SendResult,
-    split_text,
-)
+from hermes.surfaces.gateway.adapter import PlatformConfig, PluginHttp, SendResult, split_text
 from hermes.surfaces.gateway.platforms.api import PlatformApiError, as_object, polled
-from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed, ReceivingAdapter, send_pieces
+from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed, ReceivedFile, ReceivingAdapter, send_pieces
 
 from .api import BotApi
 from .formatting import to_html
 from .settings import TelegramSettings
-from .updates import MAX_TEXT, Bot, TelegramMessage, read_message, utf16_length
-
-if TYPE_CHECKING:
-    from hermes.surfaces.gateway.adapter import PluginHttp
+from .updates import MAX_TEXT, Bot, read_message, utf16_length
 
 
 class TelegramAdapter(ReceivingAdapter[TelegramSettings]):
@@ -59,33 +48,11 @@ class TelegramAdapter(ReceivingAdapter[TelegramSettings]):
             for update in await polled(poll, final=(409,)):
                 message = read_message(update, self._bot, require_mention=self._settings.require_mention)
                 if message is not None:
-                    await self.handle_message(self._event(message, update["update_id"]))
+                    await self.hand_over(message, platform_update_id=update["update_id"])
                 offset = max(offset, update["update_id"] + 1)
 
-    def _event(self, message: TelegramMessage, update_id: int) -> MessageEvent:
-        text = message.text
-        source = self.build_source(
-            message.chat_id,
-            chat_name=message.chat_name,
-            chat_type=message.chat_type,
-            user_id=message.user_id,
-            user_name=message.user_name,
-            thread_id=message.thread_id or None,
-        )
-        return MessageEvent(
-            text,
-            MessageType.COMMAND if text.startswith("/") else MessageType.TEXT,
-            source,
-            message_id=message.message_id,
-            platform_update_id=update_id,
-            reply_to_message_id=message.reply_to_id or None,
-            reply_to_text=message.reply_to_text or None,
-            timestamp=datetime.fromtimestamp(message.date, UTC) if message.date else datetime.now(UTC),
-            files=[
-                MessageFile(one.name, one.media_type, one.size, partial(self._api.download, one.file_id))
-                for one in message.attached
-            ],
-        )
+    async def download(self, file: ReceivedFile, limit: int) -> bytes:
+        return await self._api.download(file.place, limit)
 
     # -- sending -----------------------------------------------------------------------------------------------------
 

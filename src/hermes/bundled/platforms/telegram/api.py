@@ -54,10 +54,7 @@ class BotApi:
         # A server of one's own may give a path on its machine, which is none of ours.
         if not isinstance(path, str) or path.startswith("/") or ".." in path.split("/"):
             raise PlatformApiError("getFile: the answer has no path of a file")
-        status, data = await self._files.fetch("GET", f"/{quote(path)}", max_bytes=limit + 1)
-        if status != 200:
-            raise PlatformApiError(f"a file could not be fetched (status {status})", status=status)
-        return data
+        return await self._files.download(f"/{quote(path)}", limit)
 
     async def get_me(self) -> Bot:
         """Who we are."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from hermes.surfaces.gateway.platforms.api import as_object, as_objects, as_text
+from hermes.surfaces.gateway.platforms.api import as_object, as_objects, as_size, as_text
+from hermes.surfaces.gateway.platforms.receiving import ReceivedFile, ReceivedMessage
 
 #: Most UTF-16 units of one message.
 MAX_TEXT = 4096
@@ -20,41 +22,12 @@ class Bot:
     username: str
 
 
-@dataclass(frozen=True)
-class Attached:
-    """A file of a message."""
-
-    kind: str
-    file_id: str
-    name: str
-    media_type: str
-    size: int
-
-
-@dataclass(frozen=True)
-class TelegramMessage:
-    """A message for us."""
-
-    chat_id: str
-    chat_name: str
-    chat_type: str
-    user_id: str
-    user_name: str
-    message_id: str
-    text: str
-    date: int
-    thread_id: str = ""
-    reply_to_id: str = ""
-    reply_to_text: str = ""
-    attached: tuple[Attached, ...] = ()
-
-
 def utf16_length(text: str) -> int:
     """The length of a text as Telegram counts it."""
     return len(text.encode("utf-16-le")) // 2
 
 
-def read_message(update: dict[str, Any], bot: Bot, *, require_mention: bool = True) -> TelegramMessage | None:
+def read_message(update: dict[str, Any], bot: Bot, *, require_mention: bool = True) -> ReceivedMessage | None:
     """The message of an update, or ``None`` when it is not for us: an edit, a bot's, or talk in a group."""
     message = as_object(update.get("message"))
     chat, sender = as_object(message.get("chat")), as_object(message.get("from"))
@@ -73,24 +46,24 @@ def read_message(update: dict[str, Any], bot: Bot, *, require_mention: bool = Tr
         if said is None and require_mention and not is_reply:
             return None
         text = text if said is None else said
-    attached = tuple(_attached(message))
-    if not (text or attached):
+    files = tuple(_files(message))
+    if not (text or files):
         return None
     thread = message.get("message_thread_id") if message.get("is_topic_message") else None
     name = " ".join(filter(None, (as_text(sender.get("first_name")), as_text(sender.get("last_name")))))
-    return TelegramMessage(
+    return ReceivedMessage(
         chat_id=str(chat_id),
         chat_name=as_text(chat.get("title")) or name,
-        chat_type="dm" if is_private else "group",
+        is_direct=is_private,
         user_id=str(user_id),
         user_name=as_text(sender.get("username")) or name,
         message_id=str(message_id),
         text=_without_bot_name(text, bot),
-        date=message["date"] if isinstance(message.get("date"), int) else 0,
+        sent_at=as_size(message.get("date")),
         thread_id=str(thread) if isinstance(thread, int) else "",
         reply_to_id=str(answered["message_id"]) if isinstance(answered.get("message_id"), int) else "",
         reply_to_text=as_text(answered.get("text"))[:2000],
-        attached=attached,
+        files=files,
     )
 
 
@@ -120,12 +93,10 @@ def _without_bot_name(text: str, bot: Bot) -> str:
     return re.sub(rf"^(/\w+)@{re.escape(bot.username)}\b", r"\1", text, flags=re.IGNORECASE)
 
 
-def _attached(message: dict[str, Any]) -> list[Attached]:
-    found: list[Attached] = []
+def _files(message: dict[str, Any]) -> Iterator[ReceivedFile]:
     sizes = as_objects(message.get("photo"))
     if sizes:
-        largest = max(sizes, key=lambda one: size if isinstance(size := one.get("file_size"), int) else 0)
-        found.append(_file(largest, "photo", "photo.jpg", "image/jpeg"))
+        yield _file(max(sizes, key=lambda one: as_size(one.get("file_size"))), "photo.jpg", "image/jpeg")
     for kind, name, media_type in (
         ("document", "file", "application/octet-stream"),
         ("audio", "audio.mp3", "audio/mpeg"),
@@ -134,17 +105,14 @@ def _attached(message: dict[str, Any]) -> list[Attached]:
         ("sticker", "sticker.webp", "image/webp"),
     ):
         if isinstance(message.get(kind), dict):
-            found.append(_file(as_object(message[kind]), kind, name, media_type))
-    return found
+            yield _file(as_object(message[kind]), name, media_type)
 
 
-def _file(found: dict[str, Any], kind: str, name: str, media_type: str) -> Attached:
+def _file(found: dict[str, Any], name: str, media_type: str) -> ReceivedFile:
     own = re.sub(r"[\x00-\x1f/\\:]", "_", as_text(found.get("file_name"))).strip(". ")[-100:]
-    size = found.get("file_size")
-    return Attached(
-        kind=kind,
-        file_id=as_text(found.get("file_id")),
+    return ReceivedFile(
         name=own or name,
         media_type=as_text(found.get("mime_type")) or media_type,
-        size=size if isinstance(size, int) else 0,
+        size=as_size(found.get("file_size")),
+        place=as_text(found.get("file_id")),
     )

@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -15,6 +15,7 @@ from hermes.surfaces.gateway.adapter import (
     MessageEvent,
     OutgoingMessage,
     PlatformConfig,
+    PluginHttp,
     RateLimiter,
     SendResult,
     mark_untrusted,
@@ -24,9 +25,6 @@ from hermes.surfaces.gateway.platforms.server import PlatformRequest, PlatformRe
 
 from .settings import WebhookRoute, WebhookSettings
 from .signatures import SignatureRefused, verify
-
-if TYPE_CHECKING:
-    from hermes.surfaces.gateway.adapter import PluginHttp
 
 _PREFIX = "/webhooks/"
 #: A value of a payload in a prompt is at most this long.

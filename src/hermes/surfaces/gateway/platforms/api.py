@@ -106,6 +106,13 @@ class PlatformApi:
             raise PlatformApiError(text, kind="rate_limited", status=429, may_repeat=True, retry_after=float(pause))
         return response.status, response.body
 
+    async def download(self, path: str, limit: int) -> bytes:
+        """The content of a file, cut after one byte more than the limit. Raises ``PlatformApiError``."""
+        status, data = await self.fetch("GET", path, max_bytes=limit + 1)
+        if status != 200:
+            raise PlatformApiError(f"a file could not be fetched (status {status})", status=status)
+        return data
+
 
 async def polled(poll: Callable[[], Awaitable[T]], *, final: Collection[int] = ()) -> T:
     """The result of a poll, which is tried again when it fails, unless we are refused or by a status in ``final``."""
@@ -133,6 +140,11 @@ def as_objects(value: object) -> list[dict[str, Any]]:
 def as_text(value: object) -> str:
     """A JSON string, empty when the value is none."""
     return value if isinstance(value, str) else ""
+
+
+def as_size(value: object) -> int:
+    """A JSON number of bytes, 0 when the value is none."""
+    return value if isinstance(value, int) else 0
 
 
 def read_object(status: int, data: bytes) -> dict[str, Any]:

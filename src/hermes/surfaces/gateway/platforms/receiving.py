@@ -6,10 +6,20 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from hermes.base.errors import HermesError
-from hermes.surfaces.gateway.adapter import BasePlatformAdapter, PlatformConfig, SendResult
+from hermes.surfaces.gateway.adapter import (
+    BasePlatformAdapter,
+    MessageEvent,
+    MessageFile,
+    MessageType,
+    PlatformConfig,
+    SendResult,
+)
 from hermes.surfaces.gateway.platforms.settings import PlatformSettings
 
 if TYPE_CHECKING:
@@ -26,6 +36,38 @@ class ConnectionFailed(HermesError):
         super().__init__(message)
         self.code = code
         self.is_final = is_final
+
+
+@dataclass(frozen=True)
+class ReceivedFile:
+    """A file of a message, which is yet to be fetched."""
+
+    name: str
+    media_type: str
+    size: int
+    #: The id or the address by which the platform finds it.
+    place: str
+
+
+@dataclass(frozen=True)
+class ReceivedMessage:
+    """A message for us, whatever form the platform gives it."""
+
+    chat_id: str
+    user_id: str
+    text: str
+    message_id: str
+    is_direct: bool
+    thread_id: str = ""
+    files: tuple[ReceivedFile, ...] = ()
+    chat_name: str = ""
+    user_name: str = ""
+    #: The workspace of the chat, where a platform has several.
+    scope_id: str = ""
+    reply_to_id: str = ""
+    reply_to_text: str = ""
+    #: In seconds since the epoch; 0 when the platform does not say.
+    sent_at: int = 0
 
 
 class ReceivingAdapter(BasePlatformAdapter, Generic[S]):
@@ -53,9 +95,40 @@ class ReceivingAdapter(BasePlatformAdapter, Generic[S]):
     async def close(self) -> None:
         """Let go of what ``log_in`` opened, if it is still there."""
 
+    async def download(self, file: ReceivedFile, limit: int) -> bytes:
+        """The content of a file; one with more bytes than the limit may be cut after them."""
+        raise NotImplementedError
+
     def explain(self, error: ConnectionFailed) -> str:
         """An error for a person to read."""
         return str(error)
+
+    async def hand_over(self, message: ReceivedMessage, **more: Any) -> None:
+        """Give a message to the gateway, which has stored it when this returns. ``more`` is for ``MessageEvent``."""
+        source = self.build_source(
+            message.chat_id,
+            chat_name=message.chat_name or None,
+            chat_type="dm" if message.is_direct else "group",
+            user_id=message.user_id,
+            user_name=message.user_name or message.user_id,
+            thread_id=message.thread_id or None,
+            scope_id=message.scope_id or None,
+        )
+        event = MessageEvent(
+            message.text,
+            MessageType.COMMAND if message.text.startswith("/") else MessageType.TEXT,
+            source,
+            message_id=message.message_id,
+            reply_to_message_id=message.reply_to_id or None,
+            reply_to_text=message.reply_to_text or None,
+            files=[
+                MessageFile(one.name, one.media_type, one.size, partial(self.download, one)) for one in message.files
+            ],
+            **more,
+        )
+        if message.sent_at:
+            event.timestamp = datetime.fromtimestamp(message.sent_at, UTC)
+        await self.handle_message(event)
 
     # -- what the gateway calls -----------------------------------------------------------------------------------
 
