@@ -29,26 +29,9 @@ class PluginHttp:
         #: What ``security.allow_private_urls`` says.
         self._allow_private = allow_private
 
-    def get(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        timeout: float = 60.0,
-        max_bytes: int = _MAX_BYTES,
-        follow_redirects: int = 5,
-        allow_private: bool = False,
-    ) -> HttpResponse:
+    def get(self, url: str, *, follow_redirects: int = 5, **options: Any) -> HttpResponse:
         """``request`` with GET, following redirects."""
-        return self.request(
-            "GET",
-            url,
-            headers=headers,
-            timeout=timeout,
-            max_bytes=max_bytes,
-            follow_redirects=follow_redirects,
-            allow_private=allow_private,
-        )
+        return self.request("GET", url, follow_redirects=follow_redirects, **options)
 
     def request(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from hermes.hooks.threads.timed_call import host_work, refuse_late_calls
@@ -47,48 +48,16 @@ class CronScheduler:
 
 
 def jobs(host: PluginHost) -> Names:
-    """``cron.jobs``: the schedules of the principal that the running work belongs to."""
+    """``cron.jobs``: the schedules of the principal that the running work belongs to, as ``PluginJobs`` has them."""
 
     def call(method: str, *args: Any, **options: Any) -> Any:
         refuse_late_calls()
         with host_work():
             return getattr(cast("Any", host.services).schedules(), method)(*args, **options)
 
-    def create_job(prompt: str, schedule: str, name: str | None = None, **options: Any) -> dict[str, Any]:
-        """Make a schedule. Options: ``repeat``, ``deliver``, ``model``, ``provider``, ``workdir``."""
-        return call("create", prompt, schedule, name, **options)
-
-    def list_jobs(include_disabled: bool = False) -> list[dict[str, Any]]:
-        """The schedules that fire, or all."""
+    def list_jobs(include_disabled: bool = False) -> Any:
         return call("list", include_disabled=include_disabled)
 
-    def load_jobs() -> list[dict[str, Any]]:
-        """All schedules."""
-        return call("list", include_disabled=True)
-
-    def get_job(job_id: str) -> dict[str, Any] | None:
-        """One schedule."""
-        return call("get", job_id)
-
-    def update_job(job_id: str, updates: dict[str, Any]) -> dict[str, Any] | None:
-        """Change a schedule."""
-        return call("update", job_id, updates)
-
-    def pause_job(job_id: str, reason: str | None = None) -> dict[str, Any] | None:
-        """Fire a schedule no more."""
-        return call("pause", job_id, reason)
-
-    def resume_job(job_id: str) -> dict[str, Any] | None:
-        """Fire a schedule again."""
-        return call("resume", job_id)
-
-    def trigger_job(job_id: str) -> dict[str, Any] | None:
-        """Run a schedule at the next look of the scheduler."""
-        return call("trigger", job_id)
-
-    def remove_job(job_id: str) -> bool:
-        """Delete a schedule."""
-        return call("remove", job_id)
-
-    named = (create_job, list_jobs, load_jobs, get_job, update_job, pause_job, resume_job, trigger_job, remove_job)
-    return {function.__name__: function for function in named}
+    methods = ("create", "get", "update", "pause", "resume", "trigger", "remove")
+    named = {f"{method}_job": partial(call, method) for method in methods}
+    return {**named, "list_jobs": list_jobs, "load_jobs": partial(list_jobs, include_disabled=True)}

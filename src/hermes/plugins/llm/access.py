@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+import inspect
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from hermes.hooks.threads.timed_call import host_work
 
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     )
 
     Input = PluginLlmTextInput | PluginLlmImageInput | Mapping[str, Any]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class ModelAccess(Protocol):
@@ -36,6 +41,29 @@ class ModelAccess(Protocol):
     async def acomplete_structured(self, **options: Any) -> PluginLlmStructuredResult:
         """``complete_structured`` for a running event loop."""
         ...
+
+
+def _without_self(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a method by name: its published signature is spelled once."""
+    del given["self"]
+    return given
+
+
+def _for_event_loops(
+    method: Callable[Concatenate[PluginLlm, P], R],
+) -> Callable[Concatenate[PluginLlm, P], Coroutine[Any, Any, R]]:
+    """The method for a running event loop, with the same signature."""
+    name, signature = f"a{method.__name__}", inspect.signature(method)
+
+    @wraps(method)
+    async def twin(self: PluginLlm, *args: P.args, **options: P.kwargs) -> R:
+        given = signature.bind(self, *args, **options)
+        given.apply_defaults()
+        with host_work():
+            return await getattr(self._access(self.plugin_id), name)(**_without_self(given.arguments))  # pyright: ignore[reportPrivateUsage]
+
+    twin.__name__, twin.__doc__ = name, f"``{method.__name__}`` for a running event loop."
+    return twin
 
 
 class PluginLlm:
@@ -64,27 +92,9 @@ class PluginLlm:
         purpose: str | None = None,
     ) -> PluginLlmCompleteResult:
         """The model's answer to a conversation. Provider, model, agent and profile need the operator's consent."""
-        given = _arguments(locals())
+        given = _without_self(locals())
         with host_work():
             return self._access(self.plugin_id).complete(**given)
-
-    async def acomplete(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        provider: str | None = None,
-        model: str | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        timeout: float | None = None,
-        agent_id: str | None = None,
-        profile: str | None = None,
-        purpose: str | None = None,
-    ) -> PluginLlmCompleteResult:
-        """``complete`` for a running event loop."""
-        given = _arguments(locals())
-        with host_work():
-            return await self._access(self.plugin_id).acomplete(**given)
 
     def complete_structured(
         self,
@@ -105,35 +115,9 @@ class PluginLlm:
         purpose: str | None = None,
     ) -> PluginLlmStructuredResult:
         """The model's answer to instructions about texts and images, as data when a schema or JSON is asked for."""
-        given = _arguments(locals())
+        given = _without_self(locals())
         with host_work():
             return self._access(self.plugin_id).complete_structured(**given)
 
-    async def acomplete_structured(
-        self,
-        *,
-        instructions: str,
-        input: Sequence[Input],  # noqa: A002  (the contract's spelling)
-        json_schema: Mapping[str, Any] | None = None,
-        json_mode: bool = False,
-        schema_name: str | None = None,
-        system_prompt: str | None = None,
-        provider: str | None = None,
-        model: str | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        timeout: float | None = None,
-        agent_id: str | None = None,
-        profile: str | None = None,
-        purpose: str | None = None,
-    ) -> PluginLlmStructuredResult:
-        """``complete_structured`` for a running event loop."""
-        given = _arguments(locals())
-        with host_work():
-            return await self._access(self.plugin_id).acomplete_structured(**given)
-
-
-def _arguments(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a method by name, from its ``locals()``: the published signature is spelled once each."""
-    del given["self"]
-    return given
+    acomplete = _for_event_loops(complete)
+    acomplete_structured = _for_event_loops(complete_structured)

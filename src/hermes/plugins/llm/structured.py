@@ -46,7 +46,7 @@ class StructuredQuestion:
         blocks: object,
         *,
         json_schema: Mapping[str, Any] | None = None,
-        json_mode: bool = False,
+        json_mode: object = False,
         schema_name: object = None,
         system_prompt: object = None,
     ) -> StructuredQuestion:
@@ -73,14 +73,8 @@ class StructuredQuestion:
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> StructuredQuestion:
         """The question for the keyword arguments of ``complete_structured``."""
-        return cls.build(
-            options.get("instructions"),
-            options.get("input"),
-            json_schema=options.get("json_schema"),
-            json_mode=bool(options.get("json_mode")),
-            schema_name=options.get("schema_name"),
-            system_prompt=options.get("system_prompt"),
-        )
+        about = {name: options.get(name) for name in ("json_schema", "json_mode", "schema_name", "system_prompt")}
+        return cls.build(options.get("instructions"), options.get("input"), **about)
 
     def read(self, answer: str) -> tuple[Any, str]:
         """What the answer holds, and whether that is ``json`` or only ``text``. ``ValueError`` when it does not fit."""
@@ -104,7 +98,7 @@ def encode_schema(schema: object) -> bytes:
     return encoded
 
 
-def _response_format(schema: bytes, json_mode: bool, schema_name: object) -> dict[str, Any] | None:
+def _response_format(schema: bytes, json_mode: object, schema_name: object) -> dict[str, Any] | None:
     if schema:
         given = schema_name if isinstance(schema_name, str) else ""
         name = _NOT_IN_NAME.sub("_", given).strip("_")[:_MAX_NAME_CHARS] or _FORMAT_NAME

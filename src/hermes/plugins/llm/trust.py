@@ -39,26 +39,14 @@ class Budget(NamedTuple):
 SETTINGS = (*(name for pair in OVERRIDES.values() for name in pair if name), *Budget._fields)
 
 
-def refusal(
-    plugin: str,
-    entries: object,
-    *,
-    provider: object = None,
-    model: object = None,
-    agent_id: object = None,
-    profile: object = None,
-) -> str | None:
-    """Why a call may not choose what it chooses, naming the setting to change; ``None`` when it may.
+def refusal(plugin: str, entries: object, **chosen: object) -> str | None:
+    """Why a call may not choose what it chooses (``OVERRIDES``), naming the setting to change; ``None`` when it may.
 
     ``entries`` is ``plugins.entries``, unchecked. A choice that is empty is none.
     """
-    chosen = {"provider": provider, "model": model, "agent_id": agent_id, "profile": profile}
     settings = _settings(plugin, entries)
-    for name, value in chosen.items():
-        problem = _refused(plugin, name, value, settings) if value else None
-        if problem is not None:
-            return problem
-    return None
+    problems = (_refused(plugin, name, chosen[name], settings) for name in OVERRIDES if chosen.get(name))
+    return next((problem for problem in problems if problem is not None), None)
 
 
 def budget_of(plugin: str, entries: object) -> Budget:
