@@ -86,7 +86,7 @@ def test_the_published_example_of_the_standard_is_accepted() -> None:
         "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
     }
     secret, body = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", b'{"test": 2432232314}'
-    assert verify("standard", secret, headers, body, 1614265330 + 299).id == headers["webhook-id"]
+    assert verify("standard", secret, headers, body, 1614265330 + 299) == headers["webhook-id"]
     for change, at in (
         ({}, 1614265330 + 301),
         ({}, 1614265330 - 301),
@@ -107,14 +107,12 @@ def test_the_published_example_of_the_standard_is_accepted() -> None:
 def test_other_schemes() -> None:
     body = b"{}"
     github = {"x-hub-signature-256": "sha256=" + hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()}
-    recorded = verify("github", SECRET, github, body, 0).id
-    assert verify("github", SECRET, {**github, "x-github-delivery": "new"}, body, 0).id == recorded, (
-        "a replay stays one"
-    )
+    recorded = verify("github", SECRET, github, body, 0)
+    assert verify("github", SECRET, {**github, "x-github-delivery": "new"}, body, 0) == recorded, "a replay stays one"
     signature = hmac.new(SECRET.encode(), b"1000.{}", hashlib.sha256).hexdigest()
     timestamped = {"x-webhook-timestamp": "1000", "x-webhook-signature-v2": signature}
     assert verify("timestamped", SECRET, timestamped, body, 1200)
-    assert verify("token", SECRET, {"x-gitlab-token": SECRET, "x-gitlab-event-uuid": "u1"}, body, 0).id == "u1"
+    assert verify("token", SECRET, {"x-gitlab-token": SECRET, "x-gitlab-event-uuid": "u1"}, body, 0) == "u1"
     for scheme, headers in (("github", {}), ("timestamped", timestamped), ("token", {"x-gitlab-token": "é"})):
         with pytest.raises(SignatureRefused):
             verify(scheme, "another-secret-of-16", headers, body, 1200)

@@ -21,7 +21,7 @@ from hermes.surfaces.gateway.adapter import (
 from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed, ReceivingAdapter
 
 from .imap import ImapClient, ImapError
-from .mail import IncomingMail, NotForUs, is_authenticated, make_answer, parse_mail
+from .mail import ADDRESS, IncomingMail, NotForUs, is_authenticated, make_answer, parse_mail
 from .settings import EmailSettings
 from .smtp import SmtpError, check_login, send_mail
 
@@ -61,7 +61,7 @@ class EmailAdapter(ReceivingAdapter[EmailSettings]):
         self, chat_id: str, content: str, reply_to: str | None = None, metadata: dict[str, Any] | None = None
     ) -> SendResult:
         settings = self._settings
-        if not re.fullmatch(r"[^@\s<>,;\x00-\x20]+@[^@\s<>,;]+", chat_id):
+        if not re.fullmatch(ADDRESS, chat_id):
             return SendResult(False, error=f"{chat_id!r} is not a mail address", error_kind="not_found")
         answered = await self._answered(reply_to or "", chat_id)
         mail = make_answer(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed
@@ -143,7 +142,7 @@ class ImapClient:
                     if text.startswith(f"{tag} "):
                         raise ImapError(f"IDLE: {text.partition(' ')[2]}")
         self._end_idle()
-        await self._finish(tag)
+        await self._responses_to(tag)
         return self._has_news
 
     def _end_idle(self) -> None:
@@ -163,7 +162,7 @@ class ImapClient:
 
     async def command(self, *words: str) -> list[ImapResponse]:
         """Send a command and return the untagged responses to it. Raises ``ImapError`` when it fails."""
-        return [response async for response in self._answers(await self._send(*words))]
+        return await self._responses_to(await self._send(*words))
 
     async def _send(self, *words: str) -> str:
         self._tags += 1
@@ -175,19 +174,14 @@ class ImapClient:
             raise ImapError(f"the connection is lost: {error.strerror or error}") from None
         return tag
 
-    async def _finish(self, tag: str) -> None:
-        async for _ in self._answers(tag):
-            pass
-
-    async def _answers(self, tag: str) -> AsyncIterator[ImapResponse]:
-        while True:
-            response = await self._response()
-            if response.text.startswith(f"{tag} "):
-                outcome = response.text.partition(" ")[2]
-                if not outcome.upper().startswith("OK"):
-                    raise ImapError(outcome)
-                return
-            yield response
+    async def _responses_to(self, tag: str) -> list[ImapResponse]:
+        responses: list[ImapResponse] = []
+        while not (response := await self._response()).text.startswith(f"{tag} "):
+            responses.append(response)
+        outcome = response.text.partition(" ")[2]
+        if not outcome.upper().startswith("OK"):
+            raise ImapError(outcome)
+        return responses
 
     async def _response(self, timeout: float | None = -1) -> ImapResponse:
         """The next response with its literals. Without a timeout given, that of the connection."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from email import message_from_bytes
 from email.headerregistry import Address
@@ -14,6 +13,8 @@ from html.parser import HTMLParser
 
 #: Marks our own mails, so that one that comes back to us is known.
 LOOP_HEADER = "X-Hermes-Loop"
+#: What a mail address looks like, which nothing else can hide in.
+ADDRESS = r"[^@\s<>,;\x00-\x20]+@[^@\s<>,;]+"
 #: Ids of a thread that an answer repeats; mail clients need the first and the last ones.
 _MOST_REFERENCES = 20
 _MESSAGE_ID = re.compile(r"<[^<>\s]{1,250}>")
@@ -115,16 +116,15 @@ def make_answer(
     recipient: str,
     text: str,
     answered: IncomingMail | None = None,
-    subject: str = "",
 ) -> EmailMessage:
     """A mail of ours, in the thread of the one that it answers."""
     mail = EmailMessage(policy=SMTP)
     local, _, domain = own_address.rpartition("@")
     mail["From"] = Address(own_name, local, domain)
     mail["To"] = recipient
-    title = answered.subject if answered else subject
+    title = answered.subject if answered else ""
     bare = _REPLY_MARK.sub("", title, count=1) if _REPLY_MARK.match(title) else title
-    mail["Subject"] = (f"Re: {bare}" if answered else bare) or "Hermes"
+    mail["Subject"] = f"Re: {bare}" if answered else "Hermes"
     mail["Date"] = format_datetime(localtime())
     mail["Message-ID"] = make_msgid(domain=domain)
     if answered and answered.message_id:
@@ -157,20 +157,12 @@ def _header(mail: EmailMessage, name: str) -> str:
         return ""
 
 
-def _single_address(mail: EmailMessage, name: str) -> tuple[str, str]:
-    found = [(who, address) for who, address in getaddresses([_header(mail, name)]) if address]
-    if len(found) != 1 or not re.fullmatch(r"[^@\s<>,;\x00-\x20]+@[^@\s<>,;]+", found[0][1]):
-        return "", ""
-    return found[0][0], found[0][1].lower()
-
-
 def _sender(mail: EmailMessage) -> tuple[str, str]:
-    if len(mail.get_all("From", [])) != 1:
+    found = [(name, address) for name, address in getaddresses([_header(mail, "From")]) if address]
+    has_one = len(mail.get_all("From", [])) == len(found) == 1
+    if not has_one or not re.fullmatch(ADDRESS, found[0][1]):
         raise NotForUs("it does not have exactly one sender")
-    name, sender = _single_address(mail, "From")
-    if not sender:
-        raise NotForUs("it does not have exactly one sender")
-    return name, sender
+    return found[0][0], found[0][1].lower()
 
 
 def _ids(mail: EmailMessage, name: str) -> list[str]:
@@ -203,20 +195,15 @@ def _content(mail: EmailMessage) -> tuple[str, list[Attachment]]:
     text = _text_of(body) if body is not None else ""
     attachments = [
         Attachment(_file_name(part), part.get_content_type(), data)
-        for part in _leaves(mail)
+        for part in mail.walk()
         if part is not body and _is_attachment(part) and (data := _bytes_of(part))
     ]
     return without_quotation(text), attachments
 
 
-def _leaves(mail: EmailMessage) -> Iterator[MIMEPart]:
-    for part in mail.walk():
-        if not part.is_multipart():
-            yield part
-
-
 def _is_attachment(part: MIMEPart) -> bool:
-    return part.is_attachment() or bool(part.get_filename()) or part.get_content_maintype() not in ("text", "multipart")
+    is_file = part.is_attachment() or bool(part.get_filename()) or part.get_content_maintype() != "text"
+    return is_file and not part.is_multipart()
 
 
 def _text_of(part: MIMEPart) -> str:

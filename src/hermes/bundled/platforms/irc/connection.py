@@ -50,7 +50,6 @@ class ServerFacts:
     casemapping: str = "rfc1459"
     channel_types: str = "#&"
     nick_length: int = 30
-    network: str = ""
 
     def read(self, tokens: Iterable[str]) -> None:
         """Take over the tokens of one line."""
@@ -62,8 +61,6 @@ class ServerFacts:
                 self.channel_types = value
             elif name in ("NICKLEN", "MAXNICKLEN") and value.isdigit():
                 self.nick_length = int(value)
-            elif name == "NETWORK":
-                self.network = value
 
 
 @dataclass
@@ -76,7 +73,6 @@ class IrcConnection:
     mask: str = ""
     facts: ServerFacts = field(default_factory=ServerFacts)
     capabilities: set[str] = field(default_factory=set[str])
-    channels: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
         self._reader: asyncio.StreamReader | None = None
@@ -266,20 +262,12 @@ class IrcConnection:
         elif line.command == "ERROR":
             raise IrcError(f"{self.settings.address} closed the connection: {line.param(0)}")
         elif self.is_own(line.nick) and "!" in line.prefix:
-            self._note_own(line)
+            self.mask = line.prefix
+            if line.command == "NICK":
+                self.nick = line.param(0)
+                self.mask = self.nick + line.prefix[line.prefix.index("!") :]
         elif line.command == "KICK" and self.is_own(line.param(1)):
-            self.channels.discard(self.lower(line.param(0)))
             log.warning("IRC: %s removed us from %s: %s", line.nick, line.param(0), line.param(-1))
-
-    def _note_own(self, line: IrcLine) -> None:
-        self.mask = line.prefix
-        if line.command == "NICK":
-            self.nick = line.param(0)
-            self.mask = self.nick + line.prefix[line.prefix.index("!") :]
-        elif line.command == "JOIN":
-            self.channels.add(self.lower(line.param(0)))
-        elif line.command == "PART":
-            self.channels.discard(self.lower(line.param(0)))
 
     async def _next(self) -> IrcLine:
         """The next line. A server that is silent for long is asked for a sign of life once."""

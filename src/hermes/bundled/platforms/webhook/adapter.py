@@ -84,8 +84,8 @@ class WebhookAdapter(ReceivingAdapter[WebhookSettings]):
         text = render(route, payload, event)
         if not text:
             return PlatformResponse(200, {"status": "ignored", "reason": "the prompt is empty"})
-        await self._accept(route, delivery.id, text)
-        return PlatformResponse(202, {"status": "accepted", "id": delivery.id})
+        await self._accept(route, delivery, text)
+        return PlatformResponse(202, {"status": "accepted", "id": delivery})
 
     def _refuse(self, request: PlatformRequest, route: WebhookRoute, error: SignatureRefused) -> PlatformResponse:
         if seconds := self._refusals.retry_after(request.client):

@@ -7,7 +7,6 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 #: ``standard`` is that of standardwebhooks.com. ``timestamped`` signs the time and the body, ``github`` the body alone.
 #: ``token`` compares a fixed token, as GitLab sends it.
@@ -21,15 +20,8 @@ class SignatureRefused(Exception):
     """A request that its sender did not sign, or long ago. The message says so without details."""
 
 
-@dataclass(frozen=True)
-class Delivery:
-    """A request that is what it says: the id by which a second delivery of it is recognised."""
-
-    id: str
-
-
-def verify(scheme: str, secret: str, headers: Mapping[str, str], body: bytes, now: float) -> Delivery:
-    """Check the signature of a request. Raises ``SignatureRefused``.
+def verify(scheme: str, secret: str, headers: Mapping[str, str], body: bytes, now: float) -> str:
+    """Check the signature of a request; the id by which a second delivery is recognised. Raises ``SignatureRefused``.
 
     The id is one that the signature covers, or a digest of what it covers, so that a request which was recorded and
     is sent again is a second delivery and not a new one.
@@ -41,13 +33,13 @@ def verify(scheme: str, secret: str, headers: Mapping[str, str], body: bytes, no
     if scheme == "github":
         expected = f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
         _compare(expected, headers.get("x-hub-signature-256", ""))
-        return Delivery(hashlib.sha256(body).hexdigest())
+        return hashlib.sha256(body).hexdigest()
     _compare(secret, headers.get("x-gitlab-token", ""))
     # The token says nothing about the body, so there is no better id than the one that the sender gives.
-    return Delivery(headers.get("x-gitlab-event-uuid", "")[:200] or hashlib.sha256(body).hexdigest())
+    return headers.get("x-gitlab-event-uuid", "")[:200] or hashlib.sha256(body).hexdigest()
 
 
-def _standard(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> Delivery:
+def _standard(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> str:
     delivery, sent_at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     _check_time(sent_at, now)
     if not 0 < len(delivery) <= 200:
@@ -57,7 +49,7 @@ def _standard(secret: str, headers: Mapping[str, str], body: bytes, now: float) 
     given = headers.get("webhook-signature", "").split(" ")[:8]  # more than one while a secret is replaced
     if not any(hmac.compare_digest(f"v1,{expected}".encode(), one.encode()) for one in given):
         raise SignatureRefused("the signature is wrong")
-    return Delivery(delivery)
+    return delivery
 
 
 def standard_key(secret: str) -> bytes:
@@ -70,12 +62,12 @@ def standard_key(secret: str) -> bytes:
         raise ValueError("what follows whsec_ is not base64") from None
 
 
-def _timestamped(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> Delivery:
+def _timestamped(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> str:
     sent_at = headers.get("x-webhook-timestamp", "")
     _check_time(sent_at, now)
     signed = f"{sent_at}.".encode() + body
     _compare(hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest(), headers.get("x-webhook-signature-v2", ""))
-    return Delivery(hashlib.sha256(signed).hexdigest())
+    return hashlib.sha256(signed).hexdigest()
 
 
 def _check_time(text: str, now: float) -> None:
