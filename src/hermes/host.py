@@ -476,7 +476,6 @@ class Host:
             hooks=self.hooks,
             cwd=self.cwd,
             cwd_of=self._cwd_of,
-            redactor=self.redactor,
             confinements=self.confinements,
             supervisor=self.runtime.processes.supervisor,
             accept=self.options.accept_hooks

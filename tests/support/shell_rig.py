@@ -43,15 +43,13 @@ class ShellRig:
             self.asked.append(question)
             return answer or None  # pyright: ignore[reportReturnType]
 
-        redactor = Redactor(("planted-secret-value",))
         return load_shell_hooks(
             {event: entries},
             home=self.home,
             hooks=self.hooks,
             cwd=self.cwd,
             cwd_of=lambda _session: self.cwd,
-            redactor=redactor,
-            confinements=Confinements(redactor=redactor),
+            confinements=Confinements(redactor=Redactor(("planted-secret-value",))),
             accept=accept,
             ask=ask,
         )

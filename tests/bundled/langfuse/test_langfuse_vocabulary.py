@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from hermes.base.sanitize import Redactor
 from hermes.bundled.observability.langfuse.content import ObservationContent
-from hermes.bundled.observability.langfuse.exporter import SDK_VERSION
 from hermes.bundled.observability.langfuse.observations import LangfuseSpans
+from hermes.bundled.observability.langfuse.pipeline import SDK_VERSION
 from hermes.bundled.observability.langfuse.settings import LangfuseSettings
 from hermes.contract.events import (
     AttemptAnswered,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes.base.config.files import config_path
 from hermes.base.config.schema.sections import ShellHookConfig
-from hermes.base.sanitize import Redactor
 from hermes.base.scope import Scope, current_scope
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads.event_loop import CANCELLED_GRACE
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hermes.plugins")
 
-#: A script when it was last checked: its path, and what changes with every write to it.
+#: The path of a script, and what changes with every write to it.
 _FileStamp = tuple[Path, int, int, int]
 
 
@@ -44,28 +44,18 @@ class Agreement(NamedTuple):
     sha256: str | None = None
 
 
+@dataclass
 class ShellHook:
     """One command at its hook."""
 
-    def __init__(
-        self,
-        command: HookCommand,
-        agreement: Agreement,
-        *,
-        home: Path,
-        cwd_of: Callable[[str], Path],
-        redactor: Redactor,
-        confinements: Confinements,
-        supervisor: ProcessSupervisor | None = None,
-    ) -> None:
-        self.command = command
-        self._supervisor = supervisor
-        self._agreement = agreement
-        self._home = home
-        self._cwd_of = cwd_of
-        self._redactor = redactor
-        self._confinements = confinements
-        self._seen: _FileStamp | None = None
+    command: HookCommand
+    agreement: Agreement
+    home: Path
+    cwd_of: Callable[[str], Path]
+    confinements: Confinements
+    supervisor: ProcessSupervisor | None = None
+    #: The script when it was last checked.
+    _seen: _FileStamp | None = field(default=None, init=False)
 
     def answer(self, **payload: Any) -> Any:
         """The callback: run the command for this event and return what it answers."""
@@ -75,7 +65,7 @@ class ShellHook:
 
     def run(self, payload: Mapping[str, Any]) -> Finished:
         """Run the command once. It is stopped when its time is up or the turn is cancelled."""
-        cwd = self._cwd_of(str(payload.get("session_id", "")))
+        cwd = self.cwd_of(str(payload.get("session_id", "")))
         self._check_agreement(cwd)
         scope = current_scope.get()
         interrupt, timeout = scope.interrupt if scope else None, self.command.timeout
@@ -86,13 +76,13 @@ class ShellHook:
         try:
             return run_command(
                 self.command.argv,
-                stdin=hook_input(event, payload, cwd, self._redactor),
+                stdin=hook_input(event, payload, cwd, self.confinements.redactor),
                 cwd=str(cwd),
                 confinement=self._confinement(scope or Scope(session_id=str(payload.get("session_id", ""))), cwd),
-                variables=hook_variables(event, payload, self._home),
+                variables=hook_variables(event, payload, self.home),
                 timeout=timeout,
                 interrupt=interrupt,
-                supervisor=self._supervisor,
+                supervisor=self.supervisor,
             )
         except (OSError, ValueError) as error:
             raise HookCommandFailed(f"it cannot be started: {_why(error, self.command.argv[0])}") from None
@@ -100,15 +90,15 @@ class ShellHook:
     def _confinement(self, scope: Scope, cwd: Path) -> Confinement:
         """In the sandbox the home of Hermes is hidden, but for the script and what lies beside it."""
         if not self.command.sandbox:
-            return self._confinements.of_hook_command(scope, cwd)
-        home = self._home.resolve()
+            return self.confinements.of_hook_command(scope, cwd)
+        home = self.home.resolve()
         files = [(cwd / word).resolve() for word in self.command.argv if is_file(cwd / word)]
         shown = [path if path.parent == home else path.parent for path in files if path.is_relative_to(home)]
-        return self._confinements.of_hook_command(scope, cwd, [str(path) for path in shown])
+        return self.confinements.of_hook_command(scope, cwd, [str(path) for path in shown])
 
     def _check_agreement(self, cwd: Path) -> None:
         """Refuse a script that changed after it was accepted."""
-        agreement, command = self._agreement, self.command.command
+        agreement, command = self.agreement, self.command.command
         if not agreement.given:
             raise HookCommandFailed(f"it was not accepted; review it, then run: {how_to_accept(command)}")
         if agreement.sha256 is None:
@@ -130,7 +120,6 @@ def load_shell_hooks(
     hooks: Hooks,
     cwd: Path,
     cwd_of: Callable[[str], Path],
-    redactor: Redactor,
     confinements: Confinements,
     supervisor: ProcessSupervisor | None = None,
     accept: bool = False,
@@ -153,19 +142,11 @@ def load_shell_hooks(
         if not agreement.given:
             refused.append(command)
         if agreement.given or command.on_error == "deny":
-            hook = ShellHook(
-                command,
-                agreement,
-                home=home,
-                cwd_of=cwd_of,
-                redactor=redactor,
-                confinements=confinements,
-                supervisor=supervisor,
-            )
+            hook = ShellHook(command, agreement, home, cwd_of, confinements, supervisor)
             hooks.subscribe(command.event, command.name, hook.answer, on_error=command.on_error, own_thread=False)
     if refused:
         warnings.append(_not_accepted_notice(refused))
-    return _logged([redactor.redact(warning) for warning in warnings])
+    return _logged([confinements.redactor.redact(warning) for warning in warnings])
 
 
 def agreement_to(

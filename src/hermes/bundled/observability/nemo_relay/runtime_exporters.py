@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,8 @@ class RuntimeExporters:
         self._settings = settings
         self._loop = loop
         self._plugin = plugin
-        self.toml = self._read_toml(cwd)
-        self._document = self._accepted_document()
+        #: The file as the runtime accepts it; ``None`` when there is none that it does.
+        self._toml = self._read_toml(cwd)
         self._activation: Any = None
         self._file: Any = None
         self._file_name = f"hermes-{os.getpid()}-{next(_numbers)}"
@@ -55,35 +56,30 @@ class RuntimeExporters:
     @property
     def atif(self) -> AtifFiles | None:
         """Where trajectories go."""
-        if self._document is not None and self.toml is not None and self.toml.atif is not None:
-            return self.toml.atif
-        return self._settings.atif
+        return (self._toml.atif if self._toml is not None else None) or self._settings.atif
 
     @property
     def managed_mode(self) -> str:
         """How calls are run through the runtime; empty when they are not."""
-        if self._document is None or self.toml is None or not self._relay.can_manage:
-            return ""
-        return self.toml.adaptive_mode
+        return self._toml.adaptive_mode if self._toml is not None and self._relay.can_manage else ""
 
     @property
     def shows_full_requests(self) -> bool:
         """A span that is looked at by itself has to show the whole conversation."""
-        has_endpoints = self._document is not None and self.toml is not None and self.toml.has_endpoints
-        return self._settings.full_requests or has_endpoints
+        return self._settings.full_requests or (self._toml is not None and self._toml.has_endpoints)
 
     @property
     def takes_events(self) -> bool:
         """Whether anything wants the runtime's events."""
-        return self._document is not None or self._settings.atof is not None
+        return self._toml is not None or self._settings.atof is not None
 
     # -- life ---------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Start to export. What cannot be started is left out, with one line in the log."""
-        if self._document is not None:
-            self._initialize(self._document)
-        if self._document is None and self._settings.atof is not None:
+        if self._toml is not None:
+            self._initialize(self._toml.document)
+        if self._toml is None and self._settings.atof is not None:
             self._open_file(self._settings.atof)
         self._was_open = True
 
@@ -184,14 +180,11 @@ class RuntimeExporters:
             return None
         for remark in toml.remarks:
             log.warning("%s", remark)
-        return toml
+        return None if self._finds_foreign_file() else self._accepted(toml)
 
-    def _accepted_document(self) -> dict[str, Any] | None:
-        """The document in a form that the runtime accepts: as it is written, or else translated."""
-        if self.toml is None or self._finds_foreign_file():
-            return None
-        relay, written = self._relay, self.toml.document
-        problems: list[dict[str, Any]] = []
+    def _accepted(self, toml: PluginsToml) -> PluginsToml | None:
+        """The file with a document that the runtime accepts: as it is written, or else translated."""
+        relay, written, errors = self._relay, toml.document, list[str]()
         for document in (
             written,
             translated(written, relay.schema, has_sinks=relay.has_sinks, has_typed_endpoints=relay.has_typed_endpoints),
@@ -204,8 +197,8 @@ class RuntimeExporters:
             if not errors:
                 for one in problems:
                     log.warning("%s: %s", self._settings.plugins_toml, one["message"])
-                return document
-        self._reject("; ".join(one["message"] for one in problems if one["level"] == "error"))
+                return replace(toml, document=document)
+        self._reject("; ".join(errors))
         return None
 
     def _finds_foreign_file(self) -> bool:
@@ -227,8 +220,7 @@ class RuntimeExporters:
         except Exception as error:
             self._give_back()
             self._health.failed(error, 0)
-            self._health = None
-            self._document = None
+            self._health = self._toml = None
             self._reject(str(error))
 
     def _deactivate(self, activation: Any) -> None:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from opentelemetry import metrics, trace
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanLimits, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 
 from hermes.trace.formats.genai import AGENT_NAME, SCHEMA_URL
 from hermes.trace.health import ExporterHealth
 from hermes.trace.otel.exporters import CountingIntake, CountingMetrics, CountingSpans, TimedFlush, count_lost, sdk_log
 
 from .settings import OtelSettings, check_protocol
+
+T = TypeVar("T")
 
 _SCOPE = "hermes.observability.otel"
 #: A conversation in the words of OpenInference has an attribute for each field of each message.
@@ -91,7 +94,7 @@ class OwnPipeline(OtelPipeline):
         )
         # The SDK would wait up to half a minute for the collector when the process exits.
         provider = TracerProvider(resource=resource, span_limits=limits, shutdown_on_exit=False)
-        exporter = _span_exporter(settings)
+        exporter = _exporter("traces", settings, OTLPSpanExporter, ConsoleSpanExporter)
         if exporter is not None:
             health = ExporterHealth(plugin, settings.traces_target)
             self.health.append(health)
@@ -101,7 +104,7 @@ class OwnPipeline(OtelPipeline):
 
     def _meter_provider(self, settings: OtelSettings, plugin: str, resource: Resource) -> MeterProvider:
         readers: list[PeriodicExportingMetricReader] = []
-        exporter = _metric_exporter(settings)
+        exporter = _exporter("metrics", settings, OTLPMetricExporter, ConsoleMetricExporter)
         if exporter is not None:
             health = ExporterHealth(plugin, settings.metrics_target)
             self.health.append(health)
@@ -120,19 +123,13 @@ def current_pipeline(settings: OtelSettings, plugin: str, version: str) -> OtelP
     return earlier or OtelPipeline(provider, metrics.get_meter_provider(), version)
 
 
-def _span_exporter(settings: OtelSettings) -> SpanExporter | None:
-    if settings.traces_exporter == "console":
-        return ConsoleSpanExporter(out=sys.stderr)  # stdout is for answers
-    if settings.traces_exporter == "none":
+def _exporter(signal: str, settings: OtelSettings, otlp: Callable[..., T], console: Callable[..., T]) -> T | None:
+    """The exporter of ``traces`` or ``metrics`` that the settings name."""
+    chosen: str = getattr(settings, f"{signal}_exporter")
+    if chosen == "console":
+        return console(out=sys.stderr)  # stdout is for answers
+    if chosen == "none":
         return None
-    own = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or not settings.endpoint
-    return OTLPSpanExporter() if own else OTLPSpanExporter(endpoint=f"{settings.endpoint.rstrip('/')}/v1/traces")
-
-
-def _metric_exporter(settings: OtelSettings) -> MetricExporter | None:
-    if settings.metrics_exporter == "console":
-        return ConsoleMetricExporter(out=sys.stderr)
-    if settings.metrics_exporter == "none":
-        return None
-    own = os.environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT") or not settings.endpoint
-    return OTLPMetricExporter() if own else OTLPMetricExporter(endpoint=f"{settings.endpoint.rstrip('/')}/v1/metrics")
+    if os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT") or not settings.endpoint:
+        return otlp()
+    return otlp(endpoint=f"{settings.endpoint.rstrip('/')}/v1/{signal}")

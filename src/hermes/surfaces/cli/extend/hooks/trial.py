@@ -109,14 +109,7 @@ def _try_one(
         print(f"  not run: its matcher does not match {payload.get('tool_name')}")
         return True
     agreement = agreement_to(command, allow_list, cwd, ask_at_terminal)
-    hook = ShellHook(
-        command,
-        agreement,
-        home=home,
-        cwd_of=lambda _session: cwd,
-        redactor=confinements.redactor,
-        confinements=confinements,
-    )
+    hook = ShellHook(command, agreement, home, lambda _session: cwd, confinements)
     try:
         finished = hook.run(payload)
         code = "none (timeout)" if finished.exit_code is None else str(finished.exit_code)
