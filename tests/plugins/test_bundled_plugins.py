@@ -22,7 +22,6 @@ FOR_PLATFORMS = (
     "hermes.surfaces.gateway.platforms.api",
     "hermes.surfaces.gateway.platforms.receiving",
     "hermes.surfaces.gateway.platforms.registration",
-    "hermes.surfaces.gateway.platforms.streams",
     "hermes.surfaces.gateway.platforms.server",
     "hermes.surfaces.gateway.platforms.settings",
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from hermes.base.errors import PluginError
@@ -366,19 +367,17 @@ def load_one(record: LoadedPlugin, host: PluginHost, register: Callable[[Any], A
     context = host.contexts[manifest.key] = PluginContext(manifest, record, host)
     try:
         _register(context, register, host)
-    except _LoadFailed as failure:
-        error = failure.error
+    except BaseException as failure:
         context.roll_back()
         forget_plugin(manifest)
+        if not isinstance(failure, _LoadFailed):
+            raise
+        error = failure.error
         record.status = "failed"
         record.error = str(error) if isinstance(error, PluginError) else describe(error)
         log.warning("plugin %r is not loaded: %s", manifest.key, record.error)
         log.debug("how plugin %r failed", manifest.key, exc_info=error)
         return
-    except BaseException:
-        context.roll_back()
-        forget_plugin(manifest)
-        raise
     context.commit()
     record.status = "loaded"
     for remark in (*manifest.remarks, *(f"{name} is not set" for name in record.missing_env)):
@@ -441,20 +440,11 @@ def _import_register(manifest: PluginManifest, host: PluginHost) -> Callable[[An
 
 def _memory_registration(found: Any) -> Callable[[PluginContext], None] | None:
     """For an entry point of a memory provider that is its class, or a module with one."""
-    classes: list[Any] = [found] if isinstance(found, type) else list(_module_values(found))
-    own = [one for one in classes if isinstance(one, type) and _is_memory_provider(one)]
+    values = [found] if isinstance(found, type) else vars(found).values() if isinstance(found, ModuleType) else ()
+    classes = [one for one in values if isinstance(one, type)]
+    own = [one for one in classes if any(base.__name__ == "MemoryProvider" for base in one.__mro__[1:])]
     provider: Any = own[-1] if own else found if isinstance(found, type) else None
     return None if provider is None else lambda context: context.register_memory_provider(provider())
-
-
-def _module_values(found: object) -> Iterable[object]:
-    from types import ModuleType
-
-    return vars(found).values() if isinstance(found, ModuleType) else ()
-
-
-def _is_memory_provider(kind: type) -> bool:
-    return any(base.__name__ == "MemoryProvider" for base in kind.__mro__[1:])
 
 
 def _registered_already(_context: PluginContext) -> None:

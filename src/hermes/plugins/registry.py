@@ -92,9 +92,8 @@ class LoadedPlugin(Struct):
 
     def forget(self) -> None:
         """Drop what was registered: a plugin that failed leaves nothing behind."""
-        for registered in (self.tools, self.hooks, self.middleware, self.waiting, self.in_use):
-            registered.clear()
-        for registered in (self.commands, self.cli_commands, self.skills, self.auxiliary_tasks):
+        lists = (self.tools, self.hooks, self.middleware, self.waiting, self.in_use)
+        for registered in (*lists, self.commands, self.cli_commands, self.skills, self.auxiliary_tasks):
             registered.clear()
 
 

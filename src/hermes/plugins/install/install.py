@@ -182,6 +182,8 @@ def _refuse_edits(target: Path, record: InstallRecord) -> None:
 
 def _carry_over(target: Path, folder: Path, record: InstallRecord | None) -> None:
     """Keep the user's own files: those that neither version of the plugin has."""
+    import shutil
+
     if record is None or target.is_symlink():
         return
     for name in digests(target):
@@ -190,13 +192,7 @@ def _carry_over(target: Path, folder: Path, record: InstallRecord | None) -> Non
             continue
         with contextlib.suppress(FileExistsError, NotADirectoryError):
             kept.parent.mkdir(parents=True, exist_ok=True)
-            _copy(target / name, kept)
-
-
-def _copy(origin: Path, target: Path) -> None:
-    import shutil
-
-    shutil.copy2(origin, target, follow_symlinks=False)
+            shutil.copy2(target / name, kept, follow_symlinks=False)
 
 
 # -- the target folder ------------------------------------------------------------------------------------------------

@@ -114,22 +114,18 @@ def read_fields(file: Path) -> dict[str, Any]:
 
 def _text_field(fields: dict[str, Any], name: str, remarks: list[str]) -> str:
     value = fields.get(name)
-    if value is None:
-        return ""
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return str(value).strip()
-    remarks.append(f"{name} is a {type(value).__name__}; text is expected")
+    if value is not None:
+        remarks.append(f"{name} is a {type(value).__name__}; text is expected")
     return ""
 
 
 def _items(fields: dict[str, Any], name: str, remarks: list[str]) -> list[Any]:
     value = fields.get(name)
-    if value is None:
-        return []
-    if isinstance(value, list):
-        return cast("list[Any]", value)
-    remarks.append(f"{name} is a {type(value).__name__}; a list is expected")
-    return []
+    if value is not None and not isinstance(value, list):
+        remarks.append(f"{name} is a {type(value).__name__}; a list is expected")
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _kind(fields: dict[str, Any], folder: Path, remarks: list[str]) -> Kind:

@@ -7,8 +7,7 @@ import contextlib
 import re
 from typing import TYPE_CHECKING
 
-from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed
-from hermes.surfaces.gateway.platforms.streams import abort_stream
+from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed, abort_stream
 
 if TYPE_CHECKING:
     import ssl

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed
-from hermes.surfaces.gateway.platforms.streams import abort_stream
+from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed, abort_stream
 
 from .protocol import (
     MAX_TAGGED_LINE,

@@ -55,8 +55,7 @@ class MatrixAdapter(ReceivingAdapter[MatrixSettings]):
 
     async def _present(self) -> str:
         """The place in the stream where it is now: what was said before we came is not answered."""
-        found = await self._call("GET", "/sync", query={"filter": '{"room":{"timeline":{"limit":0}}}', "timeout": "0"})
-        return str(found.get("next_batch"))
+        return str((await self._sync("", 0)).get("next_batch"))
 
     async def receive(self) -> None:
         await self._join_invited((await self._sync("", 0)).get("rooms"))

@@ -19,8 +19,7 @@ from wsproto.events import (
 )
 from wsproto.utilities import ProtocolError
 
-from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed
-from hermes.surfaces.gateway.platforms.streams import abort_stream
+from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed, abort_stream
 
 _READ_BYTES = 65_536
 #: A longer message is a fault.

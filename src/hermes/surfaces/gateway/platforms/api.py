@@ -62,36 +62,25 @@ class PlatformApi:
     ) -> None:
         self._http = http
         self._base_url = base_url.rstrip("/")
-        self.headers = dict(headers or {})
+        self._headers = dict(headers or {})
         self._allow_private = allow_private
 
-    async def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        json: Any = None,
-        query: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        headers: Mapping[str, str] | None = None,
-        timeout: float = 60.0,
-        max_bytes: int = 16 << 20,
-    ) -> tuple[int, dict[str, Any]]:
-        """The status and the JSON object of the answer, whatever the status. Raises ``PlatformApiError``."""
-        status, data = await self.fetch(
-            method, path, json=json, query=query, body=body, headers=headers, timeout=timeout, max_bytes=max_bytes
-        )
+    async def call(self, method: str, path: str, **options: Any) -> tuple[int, dict[str, Any]]:
+        """The status and the JSON object of the answer, whatever the status. Raises ``PlatformApiError``.
+
+        Options are those of ``fetch``.
+        """
+        status, data = await self.fetch(method, path, **options)
         return status, read_object(status, data)
 
     async def fetch(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, **options: Any
     ) -> tuple[int, bytes]:
-        """The status and the body of the answer. Raises ``PlatformApiError``."""
+        """The status and the body of the answer. Raises ``PlatformApiError``. Options are those of ``PluginHttp``."""
         url = f"{self._base_url}{path}" + (f"?{urlencode(query)}" if query else "")
-        headers: dict[str, str] = {**self.headers, **(options.pop("headers", None) or {})}
         try:
             response = await self._http.arequest(
-                method, url, headers=headers, allow_private=self._allow_private, **options
+                method, url, headers=self._headers, allow_private=self._allow_private, **options
             )
         except ConnectError as error:
             raise PlatformApiError(f"cannot connect: {_short(error)}", kind="transient", may_repeat=True) from None

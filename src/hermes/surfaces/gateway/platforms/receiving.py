@@ -167,6 +167,13 @@ class ReceivingAdapter(BasePlatformAdapter, Generic[S]):
         await self._notify_fatal_error()
 
 
+def abort_stream(writer: asyncio.StreamWriter) -> None:
+    """Drop a connection without waiting, also one that is closed already."""
+    # The TLS transport of Python 3.11.2 forgets its protocol when it is closed a second time, and fails here then.
+    with contextlib.suppress(AttributeError):
+        writer.transport.abort()
+
+
 async def send_pieces(
     pieces: Iterable[str],
     send: Callable[[int, str], Awaitable[str]],

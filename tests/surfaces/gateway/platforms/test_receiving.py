@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 
-from hermes.surfaces.gateway.platforms.streams import abort_stream
+from hermes.surfaces.gateway.platforms.receiving import abort_stream
 from support import CERTIFICATE
 
 
