@@ -205,11 +205,11 @@ def test_trajectories_are_taken_over(tmp_path: Path) -> None:
 
 def test_translation_there_and_back(tmp_path: Path) -> None:
     document = _read(tmp_path, NO_ATIF).document
-    new = translated(document, 4, has_sinks=True, has_typed_endpoints=True)
+    new = translated(document, 4)
     config = new["components"][0]["config"]
     file = {"output_directory": str(tmp_path / ".nemo-relay/atof"), "filename": "events.jsonl", "mode": "overwrite"}
     assert config == {"version": 4, "atof": {"enabled": True, "sinks": [{"type": "file", **file}]}}
-    assert translated(new, 1, has_sinks=False, has_typed_endpoints=False) == document
+    assert translated(new, 1) == document
     asked: list[tuple[Path, str]] = []
 
     def choose(folder: Path, filename: str) -> str:
@@ -240,7 +240,7 @@ endpoint = "http://localhost:6006/v1/traces"
 """
     found = _read(tmp_path, content)
     assert found.has_endpoints
-    new = translated(found.document, 4, has_sinks=True, has_typed_endpoints=True)
+    new = translated(found.document, 4)
     assert new["components"][0]["config"] == {
         "version": 4,
         "opentelemetry": {

@@ -13,8 +13,6 @@ from hermes.contract.hooks import HOOKS
 from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.hooks.callback import Callback
-from hermes.hooks.queue import Overflow
-from hermes.hooks.subscriber import OnError
 from hermes.hooks.table import Hooks
 from hermes.plugins.registry import LoadedPlugin, PluginSet
 from hermes.testing.conformance.rules import SourceLine
@@ -44,29 +42,9 @@ class WatchedHooks(Hooks):
         #: The ordinal of the registration that raises; 0 for none.
         self.fail_at = fail_at
 
-    def subscribe(
-        self,
-        hook: str,
-        plugin: str,
-        callback: Callable[..., Any],
-        *,
-        timeout: float | None = None,
-        background: bool = False,
-        on_error: OnError | None = None,
-        overflow: Overflow = "drop",
-        own_thread: bool = True,
-    ) -> bool:
+    def subscribe(self, hook: str, plugin: str, callback: Callable[..., Any], **options: Any) -> bool:
         self._note(hook, callback, hook in HOOKS)
-        return super().subscribe(
-            hook,
-            plugin,
-            callback,
-            timeout=timeout,
-            background=background,
-            on_error=on_error,
-            overflow=overflow,
-            own_thread=own_thread,
-        )
+        return super().subscribe(hook, plugin, callback, **options)
 
     def add_middleware(self, kind: str, plugin: str, callback: Callable[..., Any]) -> bool:
         self._note(kind, callback, kind in MIDDLEWARE)

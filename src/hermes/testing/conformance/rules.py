@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -18,13 +19,8 @@ class ConformanceRule(NamedTuple):
     meaning: str
 
 
-def _error(meaning: str) -> ConformanceRule:
-    return ConformanceRule("error", meaning)
-
-
-def _warning(meaning: str) -> ConformanceRule:
-    return ConformanceRule("warning", meaning)
-
+_error = partial(ConformanceRule, "error")
+_warning = partial(ConformanceRule, "warning")
 
 #: An ``error`` breaks the contract or loses what the plugin meant to do; a ``warning`` works today and is fragile.
 RULES: dict[str, ConformanceRule] = {

@@ -14,6 +14,9 @@ from .settings import AGENT_NAME, AtifFiles, absolute, checked_template
 Table = dict[str, Any]
 
 _MAX_BYTES = 1024 * 1024
+#: From these versions of the observability schema on, events go to ``sinks`` and endpoints have a type.
+_SINKS_SINCE = 2
+_TYPED_ENDPOINTS_SINCE = 3
 _FLAT_ATOF = ("output_directory", "filename", "mode")
 _OLD_ENDPOINTS = {"opentelemetry": "full", "openinference": "openinference"}
 #: What an old section has beside its endpoint, and keeps inside it.
@@ -129,13 +132,13 @@ def with_files(document: Table, choose: Callable[[Path, str], str], *, again: bo
     return chosen
 
 
-def translated(document: Table, schema: int, *, has_sinks: bool, has_typed_endpoints: bool) -> Table:
+def translated(document: Table, schema: int) -> Table:
     """The document for a runtime whose observability schema is ``schema``."""
     new = copy.deepcopy(document)
     for config in _observability(new):
         config["version"] = schema
-        _translate_atof(config, has_sinks)
-        if has_typed_endpoints:
+        _translate_atof(config, schema >= _SINKS_SINCE)
+        if schema >= _TYPED_ENDPOINTS_SINCE:
             _translate_endpoints(config)
     return new
 

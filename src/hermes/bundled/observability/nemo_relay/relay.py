@@ -12,10 +12,6 @@ from typing import Any, Literal
 #: Releases by their first two numbers that the plugin is tested with.
 TESTED = ("0.3", "0.8", "0.10")
 
-#: From this version of its observability schema on, events go to ``sinks`` and endpoints have a type.
-_SINKS_SINCE = 2
-_TYPED_ENDPOINTS_SINCE = 3
-
 Kind = Literal["llm", "tool"]
 
 
@@ -50,23 +46,11 @@ class Relay:
         return ".".join(self.version.split(".")[:2]) in TESTED
 
     @property
-    def has_sinks(self) -> bool:
-        return self.schema >= _SINKS_SINCE
-
-    @property
-    def has_typed_endpoints(self) -> bool:
-        return self.schema >= _TYPED_ENDPOINTS_SINCE
-
-    @property
     def can_manage(self) -> bool:
         """Whether calls can be run through the runtime."""
         module = self._module
-        wanted = (
-            getattr(module.llm, "execute", None),
-            getattr(module.tools, "execute", None),
-            getattr(module, "LLMRequest", None),
-        )
-        return all(callable(one) for one in wanted)
+        wanted = ((module.llm, "execute"), (module.tools, "execute"), (module, "LLMRequest"))
+        return all(callable(getattr(part, name, None)) for part, name in wanted)
 
     @property
     def reads_project_files(self) -> bool:

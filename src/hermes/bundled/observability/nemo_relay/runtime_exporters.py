@@ -185,10 +185,7 @@ class RuntimeExporters:
     def _accepted(self, toml: PluginsToml) -> PluginsToml | None:
         """The file with a document that the runtime accepts: as it is written, or else translated."""
         relay, written, errors = self._relay, toml.document, list[str]()
-        for document in (
-            written,
-            translated(written, relay.schema, has_sinks=relay.has_sinks, has_typed_endpoints=relay.has_typed_endpoints),
-        ):
+        for document in (written, translated(written, relay.schema)):
             try:
                 problems = relay.diagnostics(document)
             except Exception as error:
