@@ -187,7 +187,7 @@ def test_nothing_leaves_through_the_page_and_its_file(
             live = page.live("/api/live")
             session_id = page.post("/api/chat", {"text": SAID, "key": "1"}).json["session"]
             streamed = page.live(f"/api/sessions/{session_id}/live")
-            wait_until(lambda: (host.sessions.last_turn(session_id) or {}).get("answer"), "the answer")
+            wait_until(lambda: getattr(host.sessions.last_turn(session_id), "answer", None), "the answer")
             paths = [f"/api/sessions/{session_id}{one}" for one in ("", "/events", "/messages")]
             paths += ["/", f"/sessions/{session_id}", "/approvals", "/costs", "/plugins", "/api/sessions"]
             paths += ["/api/approvals", "/api/costs", "/api/plugins", f"/api/compare?a={session_id}&b={session_id}"]

@@ -97,7 +97,7 @@ def run(make_host: HostFactory) -> Run:
             host: Host = make_host(provider, plugin_objects=[plugin], limits=PluginsConfig(hook_timeout=hook_timeout))
             result = host.new_session().run("go", interrupt=interrupt)
             state = Sessions(host.store).last_turn(result.session_id)
-            assert state is not None and state["state"] == result.status, "no turn is left open"
+            assert state is not None and state.state == result.status, "no turn is left open"
             return result
 
     return run_turn
@@ -161,7 +161,7 @@ def test_what_ends_the_program_in_execution_middleware_ends_the_turn_in_order(
         turn = Sessions(host.store).last_turn(result.session_id)
     expected = f"plugin 'culprit' raised {raised.__name__}: no budget in {kind}"
     assert (result.status, result.error, result.error_type) == ("failed", expected, raised.__name__)
-    assert turn is not None and turn["state"] == "failed"
+    assert turn is not None and turn.state == "failed"
     assert [(end["completed"], end["reason"]) for end in ends] == [(False, expected)]
 
 

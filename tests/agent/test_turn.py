@@ -166,7 +166,7 @@ def test_an_interrupt_during_the_model_call_ends_the_turn_with_everything_on_rec
         turn = host.sessions.last_turn(session.id)
         [call] = host.sessions.model_calls(session.id)
     assert result.status == "interrupted"
-    assert turn is not None and turn["state"] == "interrupted"
+    assert turn is not None and turn.state == "interrupted"
     assert call["status"] == "interrupted"
 
 

@@ -330,18 +330,16 @@ def test_a_turn_that_ended_badly_can_be_taken_up_when_asked(store: Store, runner
     turn.step("setup", "done", "pure", {})
     turn.end(state, error="it broke \udcff")
     turn.commit()
-    assert Sessions(store).last_turn("s1") == {"id": turn.id, "state": state, "answer": None, "error": "it broke ?"}
+    last = Sessions(store).last_turn("s1")
+    assert last is not None and (last.id, last.state, last.answer, last.error) == (turn.id, state, None, "it broke ?")
     assert reopen(store, runner, "running") is None
     again = reopen(store, runner, "running", state)
     assert again is not None and (again.state, again.error) == ("running", None)
     assert Sessions(store).model_calls("s1") == [], "its attempts were closed when it ended"
     finish_turn(again, "after all")
-    assert Sessions(store).last_turn("s1") == {
-        "id": turn.id,
-        "state": "completed",
-        "answer": "after all",
-        "error": None,
-    }
+    last = Sessions(store).last_turn("s1")
+    assert last is not None
+    assert (last.id, last.state, last.answer, last.error) == (turn.id, "completed", "after all", None)
 
 
 def test_there_is_nothing_to_take_up(store: Store, runner: Runner) -> None:

@@ -26,7 +26,7 @@ from hermes.base.sanitize import Memo
 from hermes.base.scope import Interrupt, Scope, new_id
 from hermes.contract.events import SessionFinalized, ToolEnded, TurnEvent
 from hermes.journal.bodies import message_text
-from hermes.journal.history.rows import find_turn
+from hermes.journal.history.rows import TurnFacts, find_turn
 from hermes.journal.leases import SessionInfo
 from hermes.journal.sessions import Sessions
 from hermes.journal.turns.lifecycle import (
@@ -382,9 +382,9 @@ class Session:
             raise SessionNotFound(f"session {self.id} has no turn {request_key!r}")
         return self._stored_result(turn)
 
-    def _stored_result(self, turn: dict[str, Any]) -> TurnResult:
-        finish_reason = finish_reason_of(self.runtime.store, self.id, turn["id"])
-        return recorded_result(self.id, turn["id"], turn["state"], turn["answer"], turn["error"], finish_reason)
+    def _stored_result(self, turn: TurnFacts) -> TurnResult:
+        finish_reason = finish_reason_of(self.runtime.store, self.id, turn.id)
+        return recorded_result(self.id, turn.id, turn.state, turn.answer, turn.error, finish_reason)
 
     def undo(self, count: int = 1) -> list[UndoneTurn]:
         """Undo the last turns, as many as there are; returns them, oldest first. Files stay as they are."""

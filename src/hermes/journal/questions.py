@@ -27,9 +27,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
+from msgspec.structs import astuple, replace
 
 from hermes.base.errors import JournalError
 from hermes.journal.bodies import clean_text
@@ -124,34 +125,17 @@ class Questions:
 
     def ask(self, row: QuestionRow) -> bool:
         """Store a question. False when its session is not stored, so that no answer can be bound to it."""
-        values = (
-            row.id,
-            row.session_id,
-            row.turn_id,
-            clean_text(row.key),
-            clean_text(row.tool),
-            row.digest,
-            abridged(clean_text(row.subject), _MAX_SUBJECT_CHARS, ""),
-            _encoded(row.rules),
-            clean_text(row.description),
-            row.surface,
-            row.kind,
-            _encoded(row.choices),
-            "pending",
-            None,
-            "",
-            row.deadline,
-            time.time(),
-            None,
-            None,
-        )
+        subject = abridged(clean_text(row.subject), _MAX_SUBJECT_CHARS, "")
+        named = {name: clean_text(getattr(row, name)) for name in ("key", "tool", "description")}
+        asked = replace(row, **named, subject=subject, created_at=time.time())
 
         def write(connection: JournalConnection) -> bool:
             query = "SELECT principal FROM sessions WHERE id = ?"
             session = connection.execute(query, (row.session_id,)).fetchone()
             if session is None:
                 return False
-            connection.execute(_INSERT, (*values, row.principal or session[0]))
+            values = astuple(replace(asked, principal=row.principal or session[0]))
+            connection.execute(_INSERT, list(map(_stored, values)))
             return True
 
         return self._store.write(write)
@@ -339,5 +323,8 @@ def _row(values: tuple[Any, ...]) -> QuestionRow:
     return QuestionRow(**named)
 
 
-def _encoded(texts: tuple[str, ...]) -> str:
-    return msgspec.json.encode(list(map(clean_text, texts))).decode()
+def _stored(value: Any) -> Any:
+    """A value as its column has it: several texts as JSON."""
+    if not isinstance(value, tuple):
+        return value
+    return msgspec.json.encode(list(map(clean_text, cast("tuple[str, ...]", value)))).decode()

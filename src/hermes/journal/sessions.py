@@ -9,13 +9,13 @@ import msgspec
 from msgspec.structs import asdict
 
 from hermes.base.errors import SessionNotFound
-from hermes.journal.bodies import body_digest, clean_text, drop_unused_blobs, unpack
-from hermes.journal.events import stored_events
+from hermes.journal.bodies import clean_text, drop_unused_blobs, unpack
 from hermes.journal.history.compactions import visible_messages
-from hermes.journal.history.rows import family_ids
+from hermes.journal.history.inspection import SessionTables
+from hermes.journal.history.rows import TurnFacts, family_ids, find_request, last_turn
 from hermes.journal.leases import refuse_if_busy
 from hermes.journal.runner import Runner
-from hermes.journal.store.connection import Cursor, JournalConnection, placeholders
+from hermes.journal.store.connection import JournalConnection, placeholders
 from hermes.journal.store.port import Store
 from hermes.journal.turns.steps import Message
 
@@ -70,9 +70,6 @@ _SESSION_QUERY = """
            s.runner, s.branched_from, s.principal, s.mode
     FROM sessions s
 """
-
-#: Leaves out the messages of undone turns.
-_STANDING = "AND turn NOT IN (SELECT ordinal FROM turns WHERE session_id = :id AND undone <> 0)"
 
 
 class Sessions:
@@ -153,9 +150,16 @@ class Sessions:
 
     def messages(self, session_id: str, *, before_turn: int | None = None) -> list[Message]:
         """The whole conversation in order, without undone turns."""
-        limit = 2**62 if before_turn is None else before_turn
-        rows = self._store.read(lambda connection: _messages(connection, session_id, limit, _STANDING))
-        return [row["message"] for row in rows]
+        query = (
+            "SELECT body FROM messages WHERE session_id = :id AND turn < :turn AND turn NOT IN "
+            "(SELECT ordinal FROM turns WHERE session_id = :id AND undone <> 0) ORDER BY turn, step, position"
+        )
+        values = {"id": session_id, "turn": 2**62 if before_turn is None else before_turn}
+
+        def read(connection: JournalConnection) -> list[Message]:
+            return [unpack(connection, body) for (body,) in connection.execute(query, values).fetchall()]
+
+        return self._store.read(read)
 
     def context(self, session_id: str, *, before_turn: int | None = None) -> list[Message]:
         """The conversation as a model sees it: summarised messages are replaced by their summary."""
@@ -167,20 +171,13 @@ class Sessions:
         query = "SELECT count(*) FROM turns WHERE session_id = ? AND ordinal >= 0"
         return self._store.read(lambda connection: connection.execute(query, (session_id,)).fetchone()[0])
 
-    def last_turn(self, session_id: str) -> dict[str, Any] | None:
-        """State, answer and error of the last turn that was not undone."""
-        query = (
-            "SELECT id, state, answer, error FROM turns WHERE session_id = ? AND undone = 0 "
-            "ORDER BY ordinal DESC LIMIT 1"
-        )
-        row = self._store.read(lambda connection: connection.execute(query, (session_id,)).fetchone())
-        return None if row is None else dict(zip(("id", "state", "answer", "error"), row, strict=True))
+    def last_turn(self, session_id: str) -> TurnFacts | None:
+        """The last turn that was not undone."""
+        return self._store.read(lambda connection: last_turn(connection, session_id))
 
-    def turn_of(self, session_id: str, request_key: str) -> dict[str, Any] | None:
-        """The same of the turn with that idempotency key."""
-        query = "SELECT id, state, answer, error FROM turns WHERE session_id = ? AND request_key = ?"
-        row = self._store.read(lambda connection: connection.execute(query, (session_id, request_key)).fetchone())
-        return None if row is None else dict(zip(("id", "state", "answer", "error"), row, strict=True))
+    def turn_of(self, session_id: str, request_key: str) -> TurnFacts | None:
+        """The turn with that idempotency key."""
+        return self._store.read(lambda connection: find_request(connection, session_id, request_key))
 
     def open_turns(self, session_id: str) -> dict[str, str]:
         """The ids of the turns that have not ended, by their idempotency keys."""
@@ -189,24 +186,19 @@ class Sessions:
 
     def events(self, session_id: str, *, after: int = 0) -> list[dict[str, Any]]:
         """The committed events with a sequence number above ``after``."""
-        return self._store.read(lambda connection: _events(connection, session_id, after))
+        found = self._store.read(lambda connection: list(SessionTables(connection, session_id).events()))
+        return [event for event in found if event["seq"] > after]
 
     def model_calls(self, session_id: str) -> list[dict[str, Any]]:
         """Every attempt at a provider, in order."""
-        return self._store.read(lambda connection: _model_calls(connection, session_id))
+        return self._store.read(lambda connection: SessionTables(connection, session_id).model_calls())
 
     def export(self, session_id: str) -> list[dict[str, Any]]:
         """Everything the journal knows of a session at one instant, as records that say what they are."""
 
         def load(connection: JournalConnection) -> list[dict[str, Any]]:
             session = _find(connection, clean_text(session_id))
-            return [
-                {"record": "session", **asdict(session)},
-                *({"record": "turn", **turn} for turn in _turns(connection, session.id)),
-                *({"record": "model_call", **call} for call in _model_calls(connection, session.id)),
-                *({"record": "event", **event} for event in _events(connection, session.id, 0)),
-                *({"record": "message", **message} for message in _messages(connection, session.id, 2**62)),
-            ]
+            return [{"record": "session", **asdict(session)}, *SessionTables(connection, session.id).all()]
 
         return self._store.read(load)
 
@@ -275,47 +267,3 @@ def _find(connection: JournalConnection, session_id: str) -> SessionRow:
         names = ", ".join(row[0] for row in rows[:3]) + (" …" if len(rows) > 3 else "")
         raise SessionNotFound(f"several sessions start with {session_id!r} ({names}); give more of the id")
     raise SessionNotFound(f"no session {session_id!r}; 'hermes sessions list' shows those there are")
-
-
-def _turns(connection: JournalConnection, session_id: str) -> list[dict[str, Any]]:
-    query = (
-        "SELECT id, ordinal, task_id, request_key, state, attempts, started_at, ended_at, answer, error, undone "
-        "FROM turns WHERE session_id = ? AND ordinal >= 0 ORDER BY ordinal"
-    )
-    return [{**row, "undone": bool(row["undone"])} for row in _records(connection.execute(query, (session_id,)))]
-
-
-def _messages(
-    connection: JournalConnection, session_id: str, before_turn: int, condition: str = ""
-) -> list[dict[str, Any]]:
-    query = (
-        f"SELECT turn, step, position, body FROM messages WHERE session_id = :id AND turn < :turn {condition} "
-        "ORDER BY turn, step, position"
-    )
-    rows = connection.execute(query, {"id": session_id, "turn": before_turn}).fetchall()
-    return [
-        {"turn": turn, "step": step, "position": position, "message": unpack(connection, body)}
-        for turn, step, position, body in rows
-    ]
-
-
-def _events(connection: JournalConnection, session_id: str, after: int) -> list[dict[str, Any]]:
-    return [
-        {
-            **event._asdict(),
-            "body": unpack(connection, event.body),
-            "chain": (event.chain or b"").hex(),
-            "body_sha256": body_digest(event.body),
-        }
-        for event in stored_events(connection, session_id, after)
-    ]
-
-
-def _model_calls(connection: JournalConnection, session_id: str) -> list[dict[str, Any]]:
-    query = "SELECT * FROM model_calls WHERE session_id = ? ORDER BY started_at, api_request_id"
-    return _records(connection.execute(query, (session_id,)))
-
-
-def _records(cursor: Cursor) -> list[dict[str, Any]]:
-    names = [column[0] for column in cursor.description]
-    return [dict(zip(names, row, strict=True)) for row in cursor]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import astuple
 
 from hermes.agent.context.inputs import PromptFacts
 from hermes.base.errors import HermesError
@@ -16,8 +17,10 @@ from hermes.journal.bodies import MissingBlob, unpack
 from hermes.journal.events import NOT_JSON, ReadEvent, read_events
 from hermes.journal.history.copies import check_size
 from hermes.journal.history.rows import (
+    SessionFacts,
     StoredCallRow,
     StoredMessage,
+    TurnFacts,
     calls_of,
     child_ids,
     messages_of,
@@ -59,35 +62,22 @@ class RecordedAttempt:
         return (self.key, self.provider, models[0]) == (other.key, other.provider, models[1])
 
 
-@dataclass(slots=True)
-class TurnRecording:
-    """One turn: its message, the result of every step, and the attempts in their order."""
+class TurnRecording(TurnFacts, frozen=False):  # pyright: ignore[reportGeneralTypeIssues]  (msgspec allows it)
+    """One turn: its row, its message, the result of every step, and the attempts in their order."""
 
-    id: str
-    #: Counted from 0.
-    ordinal: int
-    task_id: str
-    request_key: str
-    source: str
-    state: str
-    undone: bool
-    started_at: float
-    ended_at: float | None
-    answer: str | None
-    error: str | None
     message: Any = ""
     #: The records of finished steps by key.
-    steps: dict[str, Any] = field(default_factory=dict[str, Any])
+    steps: dict[str, Any] = {}
     #: What may happen when a tool call runs again, by step.
-    effects: dict[str, str] = field(default_factory=dict[str, str])
+    effects: dict[str, str] = {}
     #: Those that have a part in the result.
-    attempts: list[RecordedAttempt] = field(default_factory=list[RecordedAttempt])
+    attempts: list[RecordedAttempt] = []
     attempts_made: int = 0
     #: Steps of tools that were recorded before the turn was taken up again.
-    earlier: set[str] = field(default_factory=set[str])
-    calls: list[StoredCallRow] = field(default_factory=list[StoredCallRow])
+    earlier: set[str] = set()
+    calls: list[StoredCallRow] = []
     #: Its messages by (step, position).
-    messages: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict[tuple[int, int], dict[str, Any]])
+    messages: dict[tuple[int, int], dict[str, Any]] = {}
 
     @property
     def number(self) -> int:
@@ -118,22 +108,12 @@ class TurnRecording:
         return PromptFacts(*place.groups()) if place else PromptFacts()
 
 
-@dataclass(slots=True)
-class Recording:
-    """One recorded session, with the sessions that it delegated to."""
+class Recording(SessionFacts, frozen=True):
+    """One recorded session: its row, and the sessions that it delegated to."""
 
-    id: str
-    title: str
-    cwd: str
-    platform: str
-    provider: str
-    model: str
-    principal: str
-    parent_id: str | None
-    parent_call: str | None
     turns: list[TurnRecording]
     questions: list[QuestionRow]
-    children: list[Recording] = field(default_factory=list["Recording"])
+    children: list[Recording]
 
     def family(self) -> Iterator[Recording]:
         """This session, then those it delegated to, at any depth."""
@@ -163,22 +143,7 @@ def load_recording(store: Store, session_id: str, *, first_turn: int = 0, with_m
 def _load(connection: JournalConnection, session_id: str, first_turn: int = 0, with_messages: bool = True) -> Recording:
     session = session_facts(connection, [session_id])[0]
     found = turns_of(connection, session_id, first_turn)
-    turns = {
-        one.id: TurnRecording(
-            one.id,
-            one.ordinal,
-            one.task_id,
-            one.request_key,
-            one.source,
-            one.state,
-            bool(one.undone),
-            one.started_at,
-            one.ended_at,
-            one.answer,
-            one.error,
-        )
-        for one in found
-    }
+    turns = {one.id: TurnRecording(*astuple(one)) for one in found}
     for event in read_events(connection, session_id, after=found[0].first_seq - 1 if found and first_turn else 0):
         turn = turns.get(event.turn_id)
         if turn is not None:
@@ -192,15 +157,7 @@ def _load(connection: JournalConnection, session_id: str, first_turn: int = 0, w
     for turn in turns.values():
         _add_providers(turn)
     return Recording(
-        id=session.id,
-        title=session.title,
-        cwd=session.cwd,
-        platform=session.platform,
-        provider=session.provider,
-        model=session.model,
-        principal=session.principal,
-        parent_id=session.parent_id,
-        parent_call=session.parent_call,
+        *astuple(session),
         turns=list(turns.values()),
         questions=questions_of(connection, session_id),
         children=[_load(connection, child, 0, with_messages) for child in child_ids(connection, session_id)],

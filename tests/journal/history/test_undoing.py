@@ -72,7 +72,7 @@ def test_a_failed_turn_that_was_taken_back_is_not_finished_later(store: Store, r
     undo_turns(store, runner, "s1", 1)
     assert reopen_turn(store, runner, "s1", states=("running", "failed", "interrupted")) is None
     last = Sessions(store).last_turn("s1")
-    assert last is not None and last["answer"] == "answer to one"
+    assert last is not None and last.answer == "answer to one"
 
 
 def test_a_turn_that_a_living_process_runs_is_refused(store: Store, new_runner: RunnerFactory) -> None:

@@ -181,7 +181,9 @@ def test_a_turn_that_no_one_follows_continues_too(rig: Rig) -> None:
     rig.hosts[0].close()
     rig.process()
     Questions(rig.hosts[1].store).answer(question.id, "deny", "no")
-    wait_until(lambda: (rig.hosts[1].sessions.last_turn(live.session_id) or {}).get("state") == "completed", "the end")
+    wait_until(
+        lambda: getattr(rig.hosts[1].sessions.last_turn(live.session_id), "state", None) == "completed", "the end"
+    )
 
 
 # -- the log ---------------------------------------------------------------------------------------------------------

@@ -249,7 +249,7 @@ def test_a_run_that_ends_its_process_every_time_is_given_up(rig: MakeRig, crashe
         (report,) = second.tick()
     assert (report.error, report.answer) == (ends, "" if ends else "done after all")
     turn = second.host.sessions.turn_of(report.run.session_id, report.run.request_key)
-    assert turn is not None and turn["state"] != "running"
+    assert turn is not None and turn.state != "running"
     ((_address, sent),) = second.outbox.messages.values()
     assert ends in sent
     assert second.schedules.runs(schedule.id)[0].crashes == crashes + 1

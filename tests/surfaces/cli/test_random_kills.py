@@ -159,7 +159,7 @@ class Storm:
         with closing(SqliteStore(self.home / "state.db")) as store:
             sessions = Sessions(store)
             turn = sessions.last_turn(session_id)
-            assert turn is not None and (turn["state"], turn["answer"]) == ("completed", answer), turn
+            assert turn is not None and (turn.state, turn.answer) == ("completed", answer), turn
             query = "SELECT id FROM sessions WHERE id = :id OR parent_id = :id"
             family = store.read(lambda connection: connection.execute(query, {"id": session_id}).fetchall())
             effects = Counter((self.workdir / "effects").read_text().split())
@@ -258,7 +258,7 @@ def test_the_prompt(home: Path, workdir: Path, tmp_path: Path) -> None:
             assert session_id is not None
             with closing(SqliteStore(home / "state.db")) as store:
                 turn = Sessions(store).last_turn(session_id)
-            if number % 4 == 0 and turn is not None and turn["state"] == "running":
+            if number % 4 == 0 and turn is not None and turn.state == "running":
                 with ReplTerminal(home, workdir, "--resume", session_id, ready="Continue it?") as terminal:
                     terminal.send("y")
                     terminal.wait_for(answer)

@@ -123,7 +123,7 @@ def test_cancelling_a_call_interrupts_the_turn(home: Path, workdir: Path) -> Non
     with serving(home, workdir, replies) as (host, run):
         run(work)
         [row] = host.sessions.list(limit=5)
-        wait_until(lambda: (host.sessions.last_turn(row.id) or {}).get("state") == "interrupted", "the interrupt")
+        wait_until(lambda: getattr(host.sessions.last_turn(row.id), "state", None) == "interrupted", "the interrupt")
 
 
 _ASKING = ApprovalsConfig(tools={"terminal": "ask"})

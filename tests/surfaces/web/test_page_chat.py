@@ -27,12 +27,13 @@ def chatting(host: Host) -> Generator[Page]:
         yield page
 
 
-def last_turn(host: Host, session_id: str) -> dict[str, Any]:
-    return host.sessions.last_turn(session_id) or {}
+def last_turn(host: Host, session_id: str) -> tuple[str, str | None]:
+    turn = host.sessions.last_turn(session_id)
+    return ("", None) if turn is None else (turn.state, turn.answer)
 
 
 def wait_for_answer(host: Host, session_id: str, answer: str) -> None:
-    wait_until(lambda: last_turn(host, session_id).get("answer") == answer, f"the answer {answer!r}")
+    wait_until(lambda: last_turn(host, session_id)[1] == answer, f"the answer {answer!r}")
 
 
 def test_a_message_is_answered_in_a_new_session_and_the_next_in_the_same(rig: Rig) -> None:
@@ -167,5 +168,5 @@ def test_a_running_turn_is_stopped(rig: Rig) -> None:
         session_id = page.post("/api/chat", {"text": "Hi", "key": "1"}).json["session"]
         wait_for(asked)
         assert page.post(f"/api/chat/{session_id}/stop", {}).json == {"stopped": True}
-        wait_until(lambda: last_turn(host, session_id).get("state") == "interrupted", "the end of the turn")
+        wait_until(lambda: last_turn(host, session_id)[0] == "interrupted", "the end of the turn")
         never.set()

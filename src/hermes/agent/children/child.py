@@ -67,7 +67,7 @@ class Child:
     def state(self) -> str | None:
         """The state of its turn in the journal; None when it was never started."""
         turn = Sessions(self._parent.runtime.store).last_turn(self.session_id)
-        return None if turn is None else turn["state"]
+        return None if turn is None else turn.state
 
     def build(self, models: ModelRuntime, max_steps: int) -> Session:
         """Its session: the runtime of the parent, with a model, tools and a budget of its own."""

@@ -166,7 +166,7 @@ def compress_now(
     last = sessions.last_turn(session_id)
     if last is None:
         raise HermesError("there is nothing to compress: the conversation has no message yet")
-    if last["state"] == "running":
+    if last.state == "running":
         raise HermesError("the last message is not answered yet; continue the conversation before compressing it")
     turns, before = sessions.turn_count(session_id), sessions.context(session_id)
     tokens = estimate(before)

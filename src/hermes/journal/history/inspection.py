@@ -1,4 +1,4 @@
-"""Inspection of a stored session: everything that can be read of it, and the rows that cannot, each named."""
+"""The stored rows of a session as plain records, for exports, and for an inspection that names those it cannot read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from hermes.journal.store.port import Store
 Record = dict[str, Any]
 
 _EVENTS = "SELECT seq, turn_id, kind, key, effect, body, at, epoch, chain FROM events"
-_TURNS = "SELECT id, ordinal, state, attempts, started_at, ended_at, answer, error, undone FROM turns"
+_TURNS = (
+    "SELECT id, ordinal, task_id, request_key, state, attempts, started_at, ended_at, answer, error, undone FROM turns"
+)
 _MESSAGES = "SELECT turn, step, position, body FROM messages"
 _CALLS = "SELECT * FROM model_calls"
 
@@ -26,54 +28,62 @@ def inspect_session(store: Store, session_id: str) -> list[Record]:
         row = connection.execute("SELECT head_seq FROM sessions WHERE id = ?", (session_id,)).fetchone()
         if row is None:
             raise SessionNotFound(f"no session {session_id!r}; 'hermes sessions list' shows those there are")
-        reader = _InspectionReader(connection, session_id)
-        records = [
-            {"record": "session", "id": session_id, "head_seq": row[0]},
-            # Those that never started have no place in the conversation yet, and no events.
-            *(turn for turn in reader.table("turn", _TURNS, "ordinal", _same) if turn["ordinal"] >= 0),
-            *reader.table("model_call", _CALLS, "api_request_id", _same),
-            *reader.table("event", _EVENTS, "seq", reader.event),
-            *reader.table("message", _MESSAGES, "id", reader.message),
-        ]
-        return [*records, *reader.damage]
+        damage: list[Record] = []
+        records = SessionTables(connection, session_id, damage).all()
+        return [{"record": "session", "id": session_id, "head_seq": row[0]}, *records, *damage]
 
     return store.read(read)
 
 
-def _same(row: Record) -> Record:
-    return row
+class SessionTables:
+    """Reads the rows of one session. With ``damage``, those that cannot be read are noted there, not raised."""
 
-
-class _InspectionReader:
-    """Reads the rows of one session, one by one where they cannot be read together."""
-
-    def __init__(self, connection: JournalConnection, session_id: str) -> None:
+    def __init__(self, connection: JournalConnection, session_id: str, damage: list[Record] | None = None) -> None:
         self._connection = connection
         self._session_id = session_id
-        self.damage: list[Record] = []
+        self._damage = damage
 
-    def table(self, kind: str, query: str, key: str, load: Callable[[Record], Record]) -> Iterator[Record]:
+    def all(self) -> list[Record]:
+        """Turns, model calls, events and messages, each saying what it is."""
+        # Turns that never started have no place in the conversation yet, and no events.
+        turns = (turn for turn in self._table("turn", _TURNS, "ordinal", _turn) if turn["ordinal"] >= 0)
+        return [*turns, *self.model_calls(), *self.events(), *self._table("message", _MESSAGES, "id", self._message)]
+
+    def events(self) -> Iterator[Record]:
+        """The events in order."""
+        return self._table("event", _EVENTS, "seq", self._event)
+
+    def model_calls(self) -> list[Record]:
+        """Every attempt at a provider, in order."""
+        calls = self._table("model_call", _CALLS, "api_request_id", _same)
+        return sorted(calls, key=lambda call: (call["started_at"], call["api_request_id"]))
+
+    def _table(self, kind: str, query: str, key: str, load: Callable[[Record], Record]) -> Iterator[Record]:
         """The records of one table, in the order of its key."""
         try:
             rows = self._rows(f"{query} WHERE session_id = ? ORDER BY {key}")
         except Exception:
+            if self._damage is None:
+                raise
             rows = self._one_by_one(kind, query, key)
         for row in rows:
             yield {"record": kind, **load(row)}
 
-    def event(self, row: Record) -> Record:
+    def _event(self, row: Record) -> Record:
         name = f"event {row['seq']}"
         row["body_sha256"], row["chain"] = body_digest(row["body"]), (row["chain"] or b"").hex()
         row["body"] = self._body(name, row["body"])
         return row
 
-    def message(self, row: Record) -> Record:
+    def _message(self, row: Record) -> Record:
         name = f"message {row['step']}.{row['position']} of turn {row['turn'] + 1}"
         row["message"] = self._body(name, row.pop("body"))
         return row
 
     def _body(self, name: str, stored: str) -> Any:
         """The content of a stored body; None, and a note, when it cannot be read."""
+        if self._damage is None:
+            return unpack(self._connection, stored)
         try:
             for digest in blobs_of(self._connection, stored):
                 query = "SELECT data FROM blobs WHERE sha256 = ?"
@@ -104,4 +114,13 @@ class _InspectionReader:
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def _note(self, where: str, text: str) -> None:
-        self.damage.append({"record": "damage", "where": where, "text": text})
+        if self._damage is not None:
+            self._damage.append({"record": "damage", "where": where, "text": text})
+
+
+def _same(row: Record) -> Record:
+    return row
+
+
+def _turn(row: Record) -> Record:
+    return {**row, "undone": bool(row["undone"])}

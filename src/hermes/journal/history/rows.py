@@ -107,6 +107,13 @@ def find_turn(connection: JournalConnection, turn_id: str) -> TurnFacts | None:
     return None if row is None else TurnFacts(*row)
 
 
+def last_turn(connection: JournalConnection, session_id: str) -> TurnFacts | None:
+    """The last turn of a session that was not undone."""
+    query = f"SELECT {_TURN_FACTS} FROM turns WHERE session_id = ? AND undone = 0 ORDER BY ordinal DESC LIMIT 1"
+    row = connection.execute(query, (session_id,)).fetchone()
+    return None if row is None else TurnFacts(*row)
+
+
 def find_request(connection: JournalConnection, session_id: str, request_key: str) -> TurnFacts | None:
     """The turn of a session with that idempotency key."""
     query = f"SELECT {_TURN_FACTS} FROM turns WHERE session_id = ? AND request_key = ?"

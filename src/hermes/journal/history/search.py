@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from hermes.base.errors import JournalError
 from hermes.journal.bodies import clean_text
 
 
@@ -22,10 +23,20 @@ class Hit(msgspec.Struct, frozen=True):
     message_id: int
 
 
+class SearchScope(msgspec.Struct, frozen=True):
+    """Which messages are searched, and how many are wanted in which order."""
+
+    limit: int
+    role: str
+    order: str
+    principal: str | None
+    only: list[str] | None
+    without: list[str]
+
+
 class SearchIndex(ABC):
     """The words of user and assistant messages. Tool output is not indexed."""
 
-    @abstractmethod
     def search(
         self,
         query: str,
@@ -43,6 +54,14 @@ class SearchIndex(ABC):
         ``without`` name sessions, ``role`` is ``user`` or ``assistant``, ``order`` may be ``newest`` or ``oldest``
         instead.
         """
+        terms = terms_of(query)
+        if not terms:
+            raise JournalError("nothing to search for: give at least one word")
+        named = None if only is None else list(only)
+        return self._find(terms, SearchScope(limit, role, order, principal, named, list(without)))
+
+    @abstractmethod
+    def _find(self, terms: list[str], scope: SearchScope) -> list[Hit]: ...
 
     @abstractmethod
     def forget(self, session_ids: Iterable[str]) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 
-from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 
 Grouping = Literal["day", "model", "plugin", "session"]
@@ -42,16 +41,6 @@ _QUERY = f"""
     GROUP BY 1, 2 ORDER BY {{order}}
 """
 
-#: All groupings from one look at each table. Few sessions are branches, so theirs are looked up alone.
-_OVERVIEW = f"""
-    SELECT {_NAMES["day"][0]}, m.model, m.provider, {_NAMES["plugin"][0]}, {_SUMS}
-    FROM {{table}} m
-    WHERE {{column}} >= ? AND m.status <> 'crashed'
-      AND (m.session_id IS NULL OR m.session_id NOT IN (SELECT id FROM sessions WHERE branched_from IS NOT NULL)
-           OR m.started_at >= (SELECT s.created_at FROM sessions s WHERE s.id = m.session_id))
-    GROUP BY 1, 2, 3, 4
-"""
-
 
 class Used(msgspec.Struct, frozen=True):
     """What one day, model, purpose or session took."""
@@ -77,40 +66,6 @@ def usage_by(store: Store, grouping: Grouping, since: float = 0.0) -> list[Used]
     name, detail = _NAMES[grouping]
     query = _QUERY.format(name=name, detail=detail, order=_ORDER.get(grouping, _BY_AMOUNT))
     return store.read(lambda connection: [Used(*row) for row in connection.execute(query, (since,))])
-
-
-class UsageOverview(msgspec.Struct, frozen=True):
-    """What models took, by day (the latest first), and by model and plugin (the most expensive first)."""
-
-    day: list[Used]
-    model: list[Used]
-    plugin: list[Used]
-
-
-def usage_overview(store: Store, since: float) -> UsageOverview:
-    """The groupings of ``usage_by`` at once, which takes a fifth of the time."""
-    groups: tuple[dict[tuple[str, str], list[Used]], ...] = ({}, {}, {})
-
-    def read(connection: JournalConnection) -> list[Any]:
-        rows: list[Any] = []
-        for table in ("model_calls", "outside_calls"):
-            # The index by time is for a small part of a table: for a large one, a pass over all of it is faster.
-            counts = f"SELECT count(*), count(*) FILTER (WHERE started_at >= ?) FROM {table}"
-            whole, part = connection.execute(counts, (since,)).fetchone()
-            column = "+m.started_at" if part * 3 > whole else "m.started_at"
-            rows += connection.execute(_OVERVIEW.format(table=table, column=column), (since,)).fetchall()
-        return rows
-
-    for day, model, provider, plugin, *sums in store.read(read):
-        for found, name, detail in zip(groups, (day, model, plugin), ("", provider, ""), strict=True):
-            found.setdefault((name, detail), []).append(Used(name, detail, *sums))
-    days, models, plugins = ([total(rows, *name) for name, rows in found.items()] for found in groups)
-
-    def amount(used: Used) -> tuple[float, int, str]:
-        return -(used.cost_usd or 0), -used.output_tokens, used.name
-
-    days.sort(key=lambda used: used.name, reverse=True)
-    return UsageOverview(days, sorted(models, key=amount), sorted(plugins, key=amount))
 
 
 def total(rows: list[Used], name: str = "total", detail: str = "") -> Used:

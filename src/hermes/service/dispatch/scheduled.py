@@ -30,7 +30,7 @@ class DispatchedRuns:
         schedule, run = due.schedule, due.run
         known = self._host.sessions.turn_of(run.session_id, run.request_key)
         if known is not None:  # the schedule may have been edited since
-            turn_id: str = known["id"]
+            turn_id = known.id
         else:
             request = TurnRequest(
                 session_id=run.session_id,

@@ -20,7 +20,7 @@ from hermes.journal.turns.steps import ModelCallRow, record_plugin_calls
 from hermes.journal.usage import latency
 from hermes.journal.usage.overview import overview
 from hermes.journal.usage.plugins import PluginCalls, plugin_totals, recent_counters, record_plugin_counters
-from hermes.journal.usage.spending import GROUPINGS, session_spending, usage_by, usage_overview
+from hermes.journal.usage.spending import GROUPINGS, session_spending, usage_by
 from hermes.journal.usage.sums import spent_in_session, spent_in_turn, spent_today
 from journal.kit import finish_turn, start_turn
 
@@ -28,7 +28,6 @@ NOW = time.time()
 
 REPORTS: dict[str, Callable[[Store], Any]] = {
     "usage": lambda store: [usage_by(store, grouping) for grouping in GROUPINGS],
-    "usage at once": lambda store: usage_overview(store, 0.0),
     "spending": lambda store: session_spending(store, "one"),
     "sums": lambda store: (
         spent_in_session(store, "one"),

@@ -82,7 +82,7 @@ def test_the_page_answers_below_a_path(rig: Rig) -> None:
         assert page.request("GET", f"/page{page.access.folder}/api/sessions").status == 401
         wait_until(lambda: page.service.chat is not None, "the chat")
         session_id = page.post("/api/chat", {"text": "Hi", "key": "1"}).json["session"]
-        wait_until(lambda: (host.sessions.last_turn(session_id) or {}).get("answer") == "Hello.", "the answer")
+        wait_until(lambda: getattr(host.sessions.last_turn(session_id), "answer", None) == "Hello.", "the answer")
         with closing(page.live(f"/api/sessions/{session_id}/live")) as events:
             assert events.next("rows")["data"]["session"]["state"] == "completed"
 

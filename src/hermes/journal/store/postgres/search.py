@@ -11,9 +11,8 @@ import unicodedata
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import JournalError
 from hermes.journal.bodies import message_text, unpack
-from hermes.journal.history.search import Hit, SearchIndex, terms_of
+from hermes.journal.history.search import Hit, SearchIndex, SearchScope
 from hermes.journal.store.connection import JournalConnection, placeholders
 
 if TYPE_CHECKING:
@@ -38,45 +37,32 @@ class PostgresSearchIndex(SearchIndex):
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
 
-    def search(
-        self,
-        query: str,
-        *,
-        limit: int = 20,
-        role: str = "",
-        order: str = "relevance",
-        principal: str | None = "",
-        only: Iterable[str] | None = None,
-        without: Iterable[str] = (),
-    ) -> list[Hit]:
-        """The best matches first."""
-        terms = [words for term in terms_of(query) if (words := _words(term))]
-        if not terms:
-            raise JournalError("nothing to search for: give at least one word")
+    def _find(self, terms: list[str], scope: SearchScope) -> list[Hit]:
+        wanted = list(map(_words, terms))
         self._catch_up()
         conditions, values = ["d.words @@ q.query", "t.undone = 0"], list[object]()
-        for condition, value in (("d.role = ?", role or None), ("s.principal = ?", principal)):
+        for condition, value in (("d.role = ?", scope.role or None), ("s.principal = ?", scope.principal)):
             if value is not None:
                 conditions.append(condition)
                 values.append(value)
-        for sign, ids in (("IN", None if only is None else tuple(only)), ("NOT IN", tuple(without) or None)):
+        for sign, ids in (("IN", scope.only), ("NOT IN", scope.without or None)):
             if ids is not None:
                 conditions.append(f"d.session_id {sign} ({placeholders(ids) or 'NULL'})")
                 values.extend(ids)
-        expression = " && ".join("phraseto_tsquery('simple', ?)" for _ in terms)
+        expression = " && ".join("phraseto_tsquery('simple', ?)" for _ in wanted)
         statement = (
             f"SELECT d.message_id, d.session_id, d.role, d.text, s.title, s.updated_at FROM search_docs d "
             f"CROSS JOIN (SELECT {expression} AS query) AS q JOIN messages m ON m.id = d.message_id "
             "JOIN sessions s ON s.id = d.session_id "
             "JOIN turns t ON t.session_id = m.session_id AND t.ordinal = m.turn "
-            f"WHERE {' AND '.join(conditions)} ORDER BY {_ORDERS[order]} LIMIT ?"
+            f"WHERE {' AND '.join(conditions)} ORDER BY {_ORDERS[scope.order]} LIMIT ?"
         )
-        phrases = [" ".join(words) for words in terms]
+        phrases = [" ".join(words) for words in wanted]
         rows: list[Any] = self._store.read(
-            lambda connection: connection.execute(statement, (*phrases, *values, limit)).fetchall()
+            lambda connection: connection.execute(statement, (*phrases, *values, scope.limit)).fetchall()
         )
         return [
-            Hit(session_id, title, found_role, _snippet(text, terms), updated_at, message_id)
+            Hit(session_id, title, found_role, _snippet(text, wanted), updated_at, message_id)
             for message_id, session_id, found_role, text, title, updated_at in rows
         ]
 

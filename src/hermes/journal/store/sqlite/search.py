@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from hermes.base.errors import JournalError
 from hermes.journal.bodies import message_text, to_json, unpack
-from hermes.journal.history.search import Hit, SearchIndex, terms_of
+from hermes.journal.history.search import Hit, SearchIndex, SearchScope
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 from hermes.journal.store.sqlite.database import companion, explain
@@ -65,30 +65,17 @@ class SqliteSearchIndex(SearchIndex):
         """The files of the index, which no other code in this process may open."""
         return [self.path, companion(self.path, "-wal"), companion(self.path, "-shm")]
 
-    def search(
-        self,
-        query: str,
-        *,
-        limit: int = 20,
-        role: str = "",
-        order: str = "relevance",
-        principal: str | None = "",
-        only: Iterable[str] | None = None,
-        without: Iterable[str] = (),
-    ) -> list[Hit]:
-        """The best matches first."""
-        expression = _match_expression(query)
-        if not expression:
-            raise JournalError("nothing to search for: give at least one word")
+    def _find(self, terms: list[str], scope: SearchScope) -> list[Hit]:
         values: dict[str, str | int | None] = {
-            "words": expression,
-            "limit": limit,
-            "role": role,
-            "principal": principal,
-            "only": None if only is None else to_json(list(only)),
-            "without": to_json(list(without)),
+            # Every term is quoted, so that no character is an operator of FTS5.
+            "words": " AND ".join(f'"{term}"' for term in terms),
+            "limit": scope.limit,
+            "role": scope.role,
+            "principal": scope.principal,
+            "only": None if scope.only is None else to_json(scope.only),
+            "without": to_json(scope.without),
         }
-        statement = _MATCHES.format(order=_ORDERS[order])
+        statement = _MATCHES.format(order=_ORDERS[scope.order])
         return self._with_index(lambda index: self._search(index, statement, values))
 
     def forget(self, session_ids: Iterable[str]) -> None:
@@ -228,11 +215,6 @@ def _transaction(index: sqlite3.Connection) -> Generator[None]:
     except BaseException:
         index.rollback()
         raise
-
-
-def _match_expression(query: str) -> str:
-    """The query as FTS5 reads it, with every term quoted so that no character is an operator."""
-    return " AND ".join(f'"{term}"' for term in terms_of(query))
 
 
 def _is_damage(error: sqlite3.Error) -> bool:

@@ -391,7 +391,7 @@ class TurnRunner:
 
     def _turn_of(self, session_id: str, task_id: str) -> str | None:
         turn = self._host.sessions.turn_of(session_id, task_id)
-        return None if turn is None else turn["id"]
+        return None if turn is None else turn.id
 
 
 def _undelivered(task: ActiveTask) -> Message | None:

@@ -414,7 +414,7 @@ class Dialogue:
         from hermes.surfaces.commands.handlers.turns import BY_COMMAND
 
         turn = self.host.sessions.last_turn(self.conversation.session.id)
-        return turn is not None and turn["error"] in (BY_KEY, BY_COMMAND)
+        return turn is not None and turn.error in (BY_KEY, BY_COMMAND)
 
     def _with_attachments(self, text: str) -> UserMessage:
         """The message with the images and the text of the files that it names."""

@@ -14,7 +14,7 @@ from hermes.base.errors import ConfigError
 from hermes.journal.history.lists import principals_since
 from hermes.journal.store.port import Store
 from hermes.journal.usage.plugins import plugin_totals
-from hermes.journal.usage.spending import total, usage_by, usage_overview
+from hermes.journal.usage.spending import Used, total, usage_by
 from hermes.journal.usage.sums import Spent, midnight, spent_today
 from hermes.trace.clean import Cleaner
 
@@ -31,13 +31,17 @@ _MOST_DIFFERENCES = 200
 def cost_report(store: Store, home: Path, days: int) -> Report:
     """What models took in the last days: by day, model and plugin; and what is left of the budgets."""
     since = time.time() - days * _DAY
-    found = usage_overview(store, since)
+    by_day, by_model, by_plugin = (usage_by(store, grouping, since) for grouping in ("day", "model", "plugin"))
+
+    def shown(rows: list[Used]) -> list[Report]:
+        return [struct_fields(used) for used in rows]
+
     return {
         "days": days,
-        "day": [struct_fields(used) for used in found.day],
-        "model": [struct_fields(used) for used in found.model],
-        "plugin": [struct_fields(used) for used in found.plugin],
-        "total": struct_fields(total(found.day)),
+        "day": shown(by_day),
+        "model": shown(by_model),
+        "plugin": shown(by_plugin),
+        "total": struct_fields(total(by_day)),
         "budgets": _budgets(store, _config(home)),
     }
 
