@@ -51,52 +51,32 @@ def begin_turn(
         ).fetchone()
         if known is not None:
             return _deliver_again(connection, store, runner, session.id, known[0], message, environment)
+        if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is None:
+            lease = create_session(connection, runner, session, session.title or _title(message))
+        else:
+            lease = take_lease(connection, runner, session.id)
+        if connection.execute(f"SELECT {_UNFINISHED}", (session.id,)).fetchone()[0]:
+            raise _unfinished_turn(session.id)
         ids = (turn_id, task_id, request_key, source or session.platform)
-        return _start(connection, store, runner, session, ids, message)
+        return _insert_started(connection, store, lease, ids, message)
 
     return store.write(write)
-
-
-def _start(
-    connection: JournalConnection,
-    store: Store,
-    runner: Runner,
-    session: SessionInfo,
-    ids: tuple[str, str, str, str],
-    message: Message,
-) -> TurnJournal:
-    if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is None:
-        lease = create_session(connection, runner, session, session.title or _title(message))
-    else:
-        lease = take_lease(connection, runner, session.id)
-    if connection.execute(f"SELECT {_UNFINISHED}", (session.id,)).fetchone()[0]:
-        raise _unfinished_turn(session.id)
-    return _insert_started(connection, store, lease, ids, message)
 
 
 def _insert_started(
     connection: JournalConnection, store: Store, lease: Lease, ids: tuple[str, str, str, str], message: Message
 ) -> TurnJournal:
     """Add a turn that runs, to a session without an unfinished one."""
-    turn_id, task_id, request_key, source = ids
-    (ordinal,) = connection.execute(
-        "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, source, state, loop_version, first_seq, "
-        f"started_at) VALUES (?, ?, {_NEXT_ORDINAL}, ?, ?, ?, 'running', ?, ?, ?) RETURNING ordinal",
-        (
-            turn_id,
-            lease.session_id,
-            lease.session_id,
-            task_id,
-            request_key,
-            source,
-            LOOP_VERSION,
-            lease.head_seq + 1,
-            now(connection),
-        ),
-    ).fetchall()[0]
+    turn_id, task_id, *_ = ids
+    values = (lease.session_id, lease.session_id, *ids, "running", LOOP_VERSION, lease.head_seq + 1, now(connection))
+    (ordinal,) = connection.execute(_INSERT_TURN.format(ordinal=_NEXT_ORDINAL), values).fetchall()[0]
     return _started(connection, TurnJournal(store, lease, turn_id, ordinal, task_id, "running"), message)
 
 
+_INSERT_TURN = (
+    "INSERT INTO turns (session_id, ordinal, id, task_id, request_key, source, state, loop_version, first_seq, "
+    "started_at) VALUES (?, {ordinal}, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING ordinal"
+)
 #: The place of a turn that starts now, and whether one is open. Those that wait in a queue have no place yet.
 _NEXT_ORDINAL = "(SELECT coalesce(max(o.ordinal) + 1, 0) FROM turns o WHERE o.session_id = ? AND o.ordinal >= 0)"
 #: In the words of the index of a session's open turns.
@@ -437,6 +417,7 @@ def accept_turn(
         return Accepted(found, False)
     _refuse_when_full(connection, submission.principal, limits, waiting, own_waiting)
     at = now(connection)
+    ids = (submission.turn_id, submission.task_id, submission.request_key, submission.source)
     if principal is None:
         create_session(connection, None, session, session.title or _title(message))
     elif principal != clean_text(session.principal):
@@ -446,42 +427,22 @@ def accept_turn(
         store, runner = starts
         with contextlib.suppress(SessionBusy):  # another process has the session: the turn waits
             lease = take_lease(connection, runner, session.id)
-            ids = (submission.turn_id, submission.task_id, submission.request_key, submission.source)
             journal = _insert_started(connection, store, lease, ids, message)
             return Accepted(_insert_submission(connection, submission, at, ""), True, journal)
-    connection.execute(
-        "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, source, state, loop_version, first_seq, "
-        "started_at) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, 0, ?)",
-        (
-            submission.turn_id,
-            session.id,
-            min(lowest or 0, 0) - 1,
-            submission.task_id,
-            submission.request_key,
-            submission.source,
-            LOOP_VERSION,
-            at,
-        ),
-    )
+    values = (session.id, min(lowest or 0, 0) - 1, *ids, "queued", LOOP_VERSION, 0, at)
+    connection.execute(_INSERT_TURN.format(ordinal="?"), values)
     body = pack(connection, session.id, to_json(message))
     return Accepted(_insert_submission(connection, submission, at, body), True)
 
 
 def _insert_submission(connection: JournalConnection, submission: Submission, at: float, message: str) -> Submission:
-    connection.execute(
+    query = (
         "INSERT INTO submissions (turn_id, session_id, queue, priority, principal, submitted_at, options, message) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            submission.turn_id,
-            submission.session_id,
-            submission.queue,
-            submission.priority,
-            clean_text(submission.principal),
-            at,
-            to_json(submission.options),
-            message,
-        ),
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     )
+    ids, principal = (submission.turn_id, submission.session_id), clean_text(submission.principal)
+    options = to_json(submission.options)
+    connection.execute(query, (*ids, submission.queue, submission.priority, principal, at, options, message))
     return msgspec.structs.replace(submission, submitted_at=at)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import inspect
+import logging
 import os
+import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -22,8 +26,7 @@ from hermes.plugins.registry import LoadedPlugin
 from hermes.testing.conformance.clock import Stopwatch
 from hermes.testing.conformance.event_orders import EventOrderRunner
 from hermes.testing.conformance.guarded_calls import CallGuard, ConformanceLimits, OutOfTime, PluginFunction
-from hermes.testing.conformance.host import ConformanceHost, name_of, source_line_of
-from hermes.testing.conformance.loading import LoadFailure, ProcessState, load_failure
+from hermes.testing.conformance.host import ConformanceHost, name_of, raised_at, source_line_of
 from hermes.testing.conformance.payloads import SampleSession
 from hermes.testing.conformance.rules import RULES, ConformanceFinding, ConformanceReport, FindingCollector, SourceLine
 from hermes.testing.conformance.tools import check_cli_command, check_command, check_tool
@@ -149,8 +152,7 @@ class ConformanceCheck:
         self._hosts.append(host)
         if host.plugin.status == "failed":
             if not fail_at:
-                text, source = load_failure(host.plugin, failure, self._register.source)
-                self._findings.add("load", text, source)
+                self._findings.add("load", host.plugin.error, failure.source(self._register.source))
             return None
         return host
 
@@ -240,6 +242,81 @@ class ConformanceCheck:
             if not thread.name.startswith("hermes-") and not _ends(thread):
                 text = f"thread {name_of(thread)} {thread.name!r} still runs after register() had failed"
                 self._findings.add("register-residue", text, self._register.source, cause="thread")
+
+
+# -- the process while a plugin is loaded ------------------------------------------------------------------------------
+
+
+class LoadFailure(logging.Handler):
+    """Catches the exception that kept a plugin from loading: the loader logs it and does not keep it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.error: BaseException | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            self.error = record.exc_info[1]
+
+    @contextlib.contextmanager
+    def watching(self) -> Generator[None]:
+        log = logging.getLogger("hermes.plugins")
+        level = log.level
+        log.addHandler(self)
+        log.setLevel(logging.DEBUG)
+        try:
+            yield
+        finally:
+            log.removeHandler(self)
+            log.setLevel(level)
+
+    def source(self, start: SourceLine) -> SourceLine:
+        """The line to look at; ``start`` where none is known."""
+        if isinstance(self.error, SyntaxError) and self.error.filename:
+            return SourceLine(self.error.filename, self.error.lineno or 1)
+        found = SourceLine() if self.error is None else raised_at(self.error)
+        return found if found.file else start
+
+
+@dataclass(frozen=True)
+class ProcessState:
+    """Things a plugin shares with everything else in the process."""
+
+    folder: str
+    environment: dict[str, str]
+    path: list[str]
+    streams: tuple[Any, ...]
+    exception_hooks: tuple[Any, ...]
+    log_handlers: list[Any]
+
+    @classmethod
+    def now(cls) -> ProcessState:
+        return cls(
+            os.getcwd(),  # noqa: PTH109  (compared, never used as a path)
+            dict(os.environ),
+            list(sys.path),
+            (sys.stdout, sys.stderr),
+            (sys.excepthook, threading.excepthook),
+            list(logging.getLogger().handlers),
+        )
+
+    def changes(self) -> list[str]:
+        """The differences to now, as text."""
+        now = ProcessState.now()
+        names = sorted(
+            name
+            for name in self.environment.keys() | now.environment.keys()
+            if self.environment.get(name) != now.environment.get(name)
+        )
+        found = {
+            "the working directory": self.folder != now.folder,
+            f"the environment ({', '.join(names)})": bool(names),
+            "sys.path": self.path != now.path,
+            "sys.stdout or sys.stderr": self.streams != now.streams,
+            "sys.excepthook or threading.excepthook": self.exception_hooks != now.exception_hooks,
+            "the handlers of the root logger": self.log_handlers != now.log_handlers,
+        }
+        return [what for what, changed in found.items() if changed]
 
 
 def _ends(thread: threading.Thread) -> bool:

@@ -236,7 +236,7 @@ class CallGuard:
         if len(after) > len(before):
             added = next(name for name in after if after.count(name) > before.count(name))
             text = f"{subject.label} registered a {added} while it ran; register everything in register(ctx)"
-            self.findings.add("registers-late", text, subject.source, site=subject.site, schedule=order)
+            self.note("registers-late", subject, order, text)
 
 
 @contextlib.contextmanager

@@ -210,15 +210,7 @@ class _Supervisor:
             self._calls += 1
             self._at = told.call
         if told.finding is not None:
-            found = told.finding
-            self._findings.add(
-                found.rule,
-                found.text,
-                found.source,
-                site=found.site,
-                schedule=found.schedule,
-                severity=found.severity,
-            )
+            self._findings.take(told.finding)
         return told.report
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from hermes.base.errors import ProviderError
-from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.models.reply import normalise
 
@@ -18,11 +17,6 @@ def answer_problem(hook: str, value: Any) -> str:
     """Why a hook's answer would be ignored; empty when it counts. Only for hooks that take answers."""
     check = _CHECKS.get(hook)
     return "" if value is None or check is None else check(value)
-
-
-def takes_answers(hook: str) -> bool:
-    """Whether a return value of the hook's callbacks changes what happens."""
-    return HOOKS[hook].answers
 
 
 def replacement_problem(kind: str, value: Any) -> str:

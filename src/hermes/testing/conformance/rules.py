@@ -156,11 +156,12 @@ class FindingCollector:
         The first one stays, unless a later one is graver: a failure that strange input brought to light may
         turn out to happen with ordinary input too.
         """
-        source = source or SourceLine()
-        finding = ConformanceFinding(
-            severity or RULES[rule].severity, rule, text, site, source.file, source.line, schedule
-        )
-        key = (rule, site, source, text if cause is None else cause)
+        place = source or SourceLine()
+        self.take(ConformanceFinding(severity or RULES[rule].severity, rule, text, site, *place, schedule), cause)
+
+    def take(self, finding: ConformanceFinding, cause: object = None) -> None:
+        """Take a finding that was made elsewhere."""
+        key = (finding.rule, finding.site, finding.source, finding.text if cause is None else cause)
         with self._lock:
             known = self._found.get(key)
             if known is not None and (known.severity == "error" or finding.severity == "warning"):

@@ -29,12 +29,11 @@ def check_tool(host: ConformanceHost, guard: CallGuard, name: str, *, call: bool
         return
     handler = plugin_function(tool.run)
     subject = PluginFunction(f"tool {name}", cast("Any", handler), source_line_of(handler))
-    add = guard.findings.add
     problem = schema_problem(tool.parameters)
     if problem:
-        add("tool-schema", f"tool {name}: {problem}", subject.source, site=subject.site)
+        guard.note("tool-schema", subject, "", f"tool {name}: {problem}")
     if not tool.description.strip():
-        add("tool-description", f"tool {name} has no description", subject.source, site=subject.site)
+        guard.note("tool-description", subject, "", f"tool {name} has no description")
     if _is_available(host, guard, tool, subject) and call:
         _call_tool(host, guard, tool, subject)
 
@@ -96,15 +95,8 @@ def _call_once(
     elif error is not None:
         shown = "valid arguments" if severity_in(order) == "error" else "arguments a model might make up"
         text = f"{tool.name} raised {describe(error)} at {raised_at(error)} for {shown}; return errors as JSON"
-        guard.findings.add(
-            "tool-raises",
-            text,
-            subject.source,
-            site=subject.site,
-            schedule=order,
-            cause=(type(error).__qualname__, raised_at(error)),
-            severity=severity_in(order),
-        )
+        cause = (type(error).__qualname__, raised_at(error))
+        guard.note("tool-raises", subject, order, text, cause=cause, severity=severity_in(order))
     elif result.finished:
         _check_result(guard, subject, order, result.value)
 
