@@ -21,6 +21,7 @@ from hermes.journal.records import (
     FailureRecord,
     FinalRecord,
     OtherRecord,
+    PluginDecision,
     RedactedRecord,
     ReplyRecord,
     ResultChange,
@@ -36,7 +37,6 @@ from hermes.journal.records import (
 )
 from hermes.journal.runner import Runner
 from hermes.journal.store.port import Store
-from hermes.journal.turns.decisions import PluginDecision
 from hermes.trace.journal.session import session_record
 from journal.kit import finish_turn, start_turn, user
 

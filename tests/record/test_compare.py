@@ -13,9 +13,8 @@ from hermes.base.errors import HermesError
 from hermes.host import Host
 from hermes.record.bisect import bisect, changes_between
 from hermes.record.compare import compare_recordings
-from hermes.record.recording import load_recording
+from hermes.record.recording import load_recording, totals_of
 from hermes.record.replay.replay import ReplayResult, recorded_config, replay
-from hermes.record.totals import totals_of
 from hermes.surfaces.cli.main import main
 from hermes.testing import ScriptedProvider, text, tool_calls
 from support import HostFactory

@@ -18,11 +18,9 @@ from hermes.base.errors import HermesError
 from hermes.host import Host
 from hermes.record.audit.evidence import export_evidence, verify_evidence
 from hermes.record.bundle import open_bundle, write_bundle
-from hermes.record.compare import compare_recordings
-from hermes.record.recording import load_recording
+from hermes.record.compare import compare_recordings, difference_lines
+from hermes.record.recording import load_recording, totals_of
 from hermes.record.replay.replay import recorded_config, replay
-from hermes.record.show import difference_lines
-from hermes.record.totals import totals_of
 from hermes.testing import ScriptedProvider, text, tool_call, tool_calls
 
 WRONG: tuple[Any, ...] = (None, True, 0, -1, 1.5, 2**70, "", "x", "\x00", [], {}, [1], {"a": 1}, "tool:1.0", "9" * 400)

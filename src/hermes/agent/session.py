@@ -44,7 +44,7 @@ from hermes.tools.registry import Tool
 
 if TYPE_CHECKING:
     from hermes.agent.context.requests import CompressionReport
-    from hermes.journal.history.undoing import UndoneTurn
+    from hermes.journal.history.branching import UndoneTurn
     from hermes.journal.store.port import Store
     from hermes.journal.turns.lifecycle import Submission
 
@@ -388,7 +388,7 @@ class Session:
 
     def undo(self, count: int = 1) -> list[UndoneTurn]:
         """Undo the last turns, as many as there are; returns them, oldest first. Files stay as they are."""
-        from hermes.journal.history.undoing import undo_turns  # few conversations need it
+        from hermes.journal.history.branching import undo_turns  # few conversations need it
 
         with self._exclusive():
             undone = undo_turns(self.runtime.store, self.runtime.runner, self.id, count)

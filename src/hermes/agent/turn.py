@@ -30,7 +30,7 @@ from hermes.contract.events import (
 from hermes.hooks.callback import describe
 from hermes.hooks.execution_chain import culprit_of
 from hermes.journal import records
-from hermes.journal.turns.decisions import PluginDecision
+from hermes.journal.records import PluginDecision
 from hermes.journal.turns.lifecycle import close_children
 from hermes.journal.turns.steps import Message, TurnState
 from hermes.models.costs.usage import Usage

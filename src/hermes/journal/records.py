@@ -9,18 +9,31 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.journal.turns.decisions import PluginDecision
-
 Message = dict[str, Any]
 CallStatus = Literal["ok", "error", "blocked", "cancelled", "timeout"]
 #: The position of a message in its session: (turn, step, position).
 SessionPlace = tuple[int, int, int]
+
+
+class PluginDecision(Struct, frozen=True):
+    """One thing that a plugin did to a step. It is part of the step's record."""
+
+    plugin: str
+    #: The hook, or the kind of middleware.
+    site: str
+    did: Literal["changed", "answered", "blocked", "asked", "added"]
+
+
+def decisions_of(site: str, plugins: Iterable[str], did: Literal["changed", "answered"]) -> list[PluginDecision]:
+    """What execution middleware did. Its callbacks are nested, so each of these plugins may have had a part in it."""
+    return [PluginDecision(plugin, site, did) for plugin in plugins]
 
 
 # -- turns ----------------------------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from hermes.testing.proxies import ProxyServer, connect_proxy, socks_proxy
     from hermes.testing.recorder import EventRecorder, RecordedEvent
     from hermes.testing.responder import ScriptedResponder
-    from hermes.testing.scripted.fault_catalogue import FAULTS, recorded
-    from hermes.testing.scripted.faults import Fault, FaultServer, cuts
+    from hermes.testing.scripted.faults import FAULTS, Fault, FaultServer, cuts, recorded
     from hermes.testing.scripted.replies import (
         ScriptedCall,
         ScriptedReply,
@@ -71,8 +70,7 @@ _HOMES = {
     "proxies": ("ProxyServer", "connect_proxy", "socks_proxy"),
     "recorder": ("EventRecorder", "RecordedEvent"),
     "responder": ("ScriptedResponder",),
-    "scripted.fault_catalogue": ("FAULTS", "recorded"),
-    "scripted.faults": ("Fault", "FaultServer", "cuts"),
+    "scripted.faults": ("FAULTS", "Fault", "FaultServer", "cuts", "recorded"),
     "scripted.script": ("RecordedRequest", "by_step"),
     "scripted.server": ("ScriptedProvider",),
     "webhook": ("WebhookReceiver",),

@@ -16,9 +16,9 @@ from hermes.host import Host
 from hermes.journal.records import FailureRecord
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.sqlite.store import SqliteStore
+from hermes.record.compare import difference_lines
 from hermes.record.recording import load_recording
 from hermes.record.replay.replay import recorded_config, replay
-from hermes.record.show import difference_lines
 from hermes.testing import ScriptedProvider, text, tool_call, tool_calls
 from support import HostFactory, run_hermes, write_config
 

@@ -8,8 +8,7 @@ import pytest
 
 from hermes.base.errors import JournalError, SessionNotFound
 from hermes.journal.bodies import BLOB_THRESHOLD
-from hermes.journal.history.branching import branch_session
-from hermes.journal.history.undoing import undo_turns
+from hermes.journal.history.branching import branch_session, undo_turns
 from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions

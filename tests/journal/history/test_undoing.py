@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hermes.base.errors import SessionBusy
-from hermes.journal.history.undoing import undo_turns
+from hermes.journal.history.branching import undo_turns
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.port import Store
@@ -124,7 +124,7 @@ def test_the_same_delivery_again_is_still_the_same_turn(store: Store, runner: Ru
 UNDO = """
 import sys
 from journal.kit import journal_at
-from hermes.journal.history.undoing import undo_turns
+from hermes.journal.history.branching import undo_turns
 from hermes.journal.history.branching import branch_session
 
 store = journal_at(sys.argv[1])

@@ -15,9 +15,9 @@ from hermes.base.config import Config
 from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.plugins.context import PluginContext
 from hermes.record.bundle import write_bundle
+from hermes.record.compare import difference_lines
 from hermes.record.recording import Recording, load_recording
 from hermes.record.replay.replay import ReplayResult, recorded_config, replay
-from hermes.record.show import difference_lines
 from hermes.surfaces.cli.main import main
 from hermes.testing import ScriptedProvider, text, tool_call
 from models.test_windows import LONG, host_at, telling

@@ -20,9 +20,9 @@ from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.models.endpoint import ApiMode
 from hermes.plugins.context import PluginContext
 from hermes.record.bundle import open_bundle, read_bundle, write_bundle
+from hermes.record.compare import difference_lines
 from hermes.record.recording import load_recording
 from hermes.record.replay.replay import ReplayResult, ReplaySettings, recorded_config, replay
-from hermes.record.show import difference_lines
 from hermes.surfaces.cli.main import main
 from hermes.testing import ScriptedProvider, ScriptedReply, text, tool_call
 from hermes.testing.scripted.replies import ScriptedCall

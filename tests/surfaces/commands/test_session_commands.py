@@ -10,7 +10,7 @@ import pytest
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.base.errors import SessionBusy
 from hermes.base.scope import Interrupt
-from hermes.journal.history.undoing import undo_turns
+from hermes.journal.history.branching import undo_turns
 from hermes.journal.runner import FileRunner
 from hermes.testing import EventRecorder, ScriptedProvider, text
 from support import HostFactory

@@ -23,8 +23,7 @@ from hermes.contract.events import (
     TurnStarted,
 )
 from hermes.hooks.observers import Answer, Emitter
-from hermes.journal.records import SetupRecord
-from hermes.journal.turns.decisions import PluginDecision
+from hermes.journal.records import PluginDecision, SetupRecord
 
 if TYPE_CHECKING:
     from hermes.agent.context.parts import TurnParts

@@ -32,8 +32,7 @@ from hermes.contract.response import Record, chat_response
 from hermes.hooks.observers import Emitter
 from hermes.journal.bodies import prepare_struct
 from hermes.journal.crash import crash_point
-from hermes.journal.records import FailureRecord, ReplyRecord, StoredCall, StoredReply
-from hermes.journal.turns.decisions import PluginDecision, decisions_of
+from hermes.journal.records import FailureRecord, PluginDecision, ReplyRecord, StoredCall, StoredReply, decisions_of
 from hermes.journal.turns.steps import Message, TurnJournal
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import describe
@@ -221,10 +220,11 @@ class ConversationAttempt(Attempt):
         context = {**self._fields(), "original_request": self.original, "middleware_trace": self.trace}
         prepared = self.request
         answer = chain.run(prepared, self._send_for_middleware, context, accept=normalise)
+        plugins = [callback.plugin for callback in chain.callbacks]
         if not self._sent.sha256:
-            self.decisions += decisions_of(chain, "answered")
+            self.decisions += decisions_of(chain.kind, plugins, "answered")
         elif self.request is not prepared and self.request != prepared:
-            self.decisions += decisions_of(chain, "changed")
+            self.decisions += decisions_of(chain.kind, plugins, "changed")
         return normalise(answer)
 
     def _send_for_middleware(self, request: dict[str, Any]) -> Record:

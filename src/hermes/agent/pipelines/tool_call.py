@@ -30,8 +30,7 @@ from hermes.hooks.answers import plain
 from hermes.hooks.execution_chain import culprit_of
 from hermes.hooks.observers import first_text
 from hermes.journal.crash import crash_point
-from hermes.journal.records import CallRecord, ClaimRecord, ResultChange
-from hermes.journal.turns.decisions import PluginDecision, decisions_of
+from hermes.journal.records import CallRecord, ClaimRecord, PluginDecision, ResultChange, decisions_of
 from hermes.models.reply import ToolRequest
 from hermes.tools.arguments import check_args, coerce_args, parse_arguments
 from hermes.tools.registry import Args, Tool, ToolContext
@@ -217,10 +216,11 @@ class ToolCall(msgspec.Struct):
             return self._run_tool(self.args)
         context = {**self._fields(), "original_args": self.original_args, "middleware_trace": self.trace}
         result = chain.run(self.args, self._run_tool, context)
+        plugins = [callback.plugin for callback in chain.callbacks]
         if self._ran_with is None and self._refused is None:
-            self.decisions += decisions_of(chain, "answered")
+            self.decisions += decisions_of(chain.kind, plugins, "answered")
         elif self._ran_with is not None and self._ran_with is not self.args and self._ran_with != self.args:
-            self.decisions += decisions_of(chain, "changed")
+            self.decisions += decisions_of(chain.kind, plugins, "changed")
         return result
 
     def _run_tool(self, args: Args) -> str:

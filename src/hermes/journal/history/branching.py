@@ -1,16 +1,24 @@
-"""Branching: a new session that begins as a copy of another one."""
+"""Changes to stored conversations: a branch as a copy, turns that are undone, exchanges from elsewhere."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hermes.base.errors import JournalError, SessionNotFound
-from hermes.journal.bodies import clean_text
+from hermes.base.sanitize import Redactor
+from hermes.base.scope import new_id
+from hermes.journal.bodies import clean_text, unpack
 from hermes.journal.events import chain_events
+from hermes.journal.leases import Lease, SessionInfo, release_lease, take_lease
+from hermes.journal.records import UndoingRecord
 from hermes.journal.runner import Runner
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
-from hermes.journal.turns.steps import NOT_ASIDE
+from hermes.journal.turns.lifecycle import begin_turn, resume_turn
+from hermes.journal.turns.recovery import close_turn
+from hermes.journal.turns.steps import NOT_ASIDE, Message, TurnJournal
 
 #: The id of a turn's copy: turn ids begin with their session's. Events beside any turn have none.
 _TURN = (
@@ -79,3 +87,89 @@ def next_title(connection: JournalConnection, title: str) -> str:
     while f"{base} ({number})" in taken:
         number += 1
     return f"{base} ({number})".strip()
+
+
+# -- undo -------------------------------------------------------------------------------------------------------------
+
+
+_CUT_OFF = "undone before it was finished"
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneTurn:
+    """An undone turn, and its user message."""
+
+    ordinal: int
+    message: Message
+
+
+def undo_turns(store: Store, runner: Runner, session_id: str, count: int) -> list[UndoneTurn]:
+    """Undo the last ``count`` turns, or as many as there are; returns them, oldest first.
+
+    All of it is one transaction. A turn whose process died is closed first; one that a living process runs is refused.
+    """
+    runner.start()
+
+    def write(connection: JournalConnection) -> list[UndoneTurn]:
+        rows = connection.execute(
+            "SELECT id, ordinal, task_id, state FROM turns WHERE session_id = ? AND undone = 0 "
+            "AND ordinal >= 0 ORDER BY ordinal DESC LIMIT ?",
+            (session_id, count),
+        ).fetchall()
+        if not rows:
+            return []
+        last_id, *_, state = rows[0]
+        lease = _closed_lease(connection, store, runner, session_id, last_id if state == "running" else "")
+        for turn_id, ordinal, task_id, _ in reversed(rows):
+            turn = TurnJournal(store, lease, turn_id, ordinal, task_id, "interrupted")
+            turn.event("turn_undone", "", UndoingRecord())
+            turn.write_pending(connection)
+            connection.execute("UPDATE turns SET undone = 1 WHERE id = ?", (turn_id,))
+        return [UndoneTurn(ordinal, _user_message(connection, session_id, ordinal)) for _, ordinal, *_ in rows[::-1]]
+
+    return store.write(write)
+
+
+def _closed_lease(connection: JournalConnection, store: Store, runner: Runner, session_id: str, cut_off: str) -> Lease:
+    """The right to write to the session, with the turn that was cut off, if any, brought to an end."""
+    if not cut_off:
+        return take_lease(connection, runner, session_id)
+    turn = resume_turn(connection, store, runner, session_id, cut_off)
+    close_turn(turn, "interrupted", _CUT_OFF)
+    turn.write_pending(connection)
+    return turn.lease
+
+
+def _user_message(connection: JournalConnection, session_id: str, ordinal: int) -> Message:
+    query = "SELECT body FROM messages WHERE session_id = ? AND turn = ? AND step = 0 AND position = 0"
+    return unpack(connection, connection.execute(query, (session_id, ordinal)).fetchone()[0])
+
+
+# -- import -----------------------------------------------------------------------------------------------------------
+
+
+def import_exchanges(
+    store: Store,
+    runner: Runner,
+    session: SessionInfo,
+    exchanges: Sequence[tuple[Message, str]],
+    redactor: Redactor | None = None,
+) -> None:
+    """Add a finished turn for each user message and its answer, to a session that may be new."""
+    for message, answer in exchanges:
+        task_id = new_id("import-")
+        masked = message if redactor is None else redactor.mask_data(message)
+        turn = begin_turn(
+            store,
+            runner,
+            session,
+            turn_id=f"{session.id}:{task_id}",
+            task_id=task_id,
+            request_key=task_id,
+            message=masked,
+        )
+        turn.redactor = redactor
+        turn.message(1, 0, {"role": "assistant", "content": answer})
+        turn.end("completed", answer=answer)
+        turn.commit()
+    release_lease(store, runner, session.id)

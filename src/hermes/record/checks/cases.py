@@ -19,10 +19,9 @@ from hermes.journal.records import CallRecord
 from hermes.journal.store.port import Store
 from hermes.plugins.llm.structured import encode_schema, parse_answer
 from hermes.record.bundle import open_bundle, write_bundle
-from hermes.record.recording import Recording, load_recording
+from hermes.record.compare import difference_lines
+from hermes.record.recording import Recording, load_recording, totals_of
 from hermes.record.replay.replay import ReplaySettings, recorded_config, replay
-from hermes.record.show import difference_lines
-from hermes.record.totals import totals_of
 
 #: The first line of every test file, by which it is recognised.
 HEADER = "# hermes test"

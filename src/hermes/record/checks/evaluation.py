@@ -19,8 +19,7 @@ from hermes.base.scope import Interrupt, Scope
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.record.checks.scorers import Sample, Score, Scorer
-from hermes.record.recording import Recording, load_recording
-from hermes.record.totals import totals_of
+from hermes.record.recording import Recording, load_recording, totals_of
 
 _TASK = "judge"
 _REQUEST_KEY = "sample"

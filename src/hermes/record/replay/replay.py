@@ -31,8 +31,7 @@ from hermes.models.profiles import PROFILES
 from hermes.record.bundle import write_bundle
 from hermes.record.compare import Difference, compare_recordings, compare_turns
 from hermes.record.recording import Recording, TurnRecording, load_recording
-from hermes.record.replay.inputs import RecordedInputs, RecordedResponder, RecordedWindows
-from hermes.record.replay.tools import RecordedTools
+from hermes.record.replay.tools import RecordedInputs, RecordedResponder, RecordedTools, RecordedWindows
 from hermes.record.replay.transport import NoNetwork, RecordedTransport
 from hermes.tools.toolsets import toolset_name, toolsets
 

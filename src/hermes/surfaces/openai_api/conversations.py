@@ -16,10 +16,8 @@ from hermes.base.errors import JournalError, SessionNotFound
 from hermes.base.http_server.principals import API_KEY_VARIABLE, Principal, workspace_of
 from hermes.base.scope import new_session_id
 from hermes.host import Host
-from hermes.journal.history.branching import branch_session
-from hermes.journal.history.importing import import_exchanges
+from hermes.journal.history.branching import branch_session, import_exchanges, undo_turns
 from hermes.journal.history.rows import TurnFacts
-from hermes.journal.history.undoing import undo_turns
 from hermes.journal.leases import SessionInfo, release_lease
 from hermes.surfaces.openai_api.content import ClientConversation, ClientMessage
 from hermes.surfaces.openai_api.errors import ApiError, invalid, not_found

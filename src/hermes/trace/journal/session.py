@@ -4,27 +4,43 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from hermes.base.errors import SessionNotFound
 from hermes.base.sanitize import Redactor
+from hermes.journal import records
 from hermes.journal.bodies import unpack
-from hermes.journal.events import read_events
+from hermes.journal.events import ReadEvent, read_events
 from hermes.journal.history.rows import (
     SessionFacts,
+    StoredCallRow,
+    TurnFacts,
     calls_of,
     child_ids,
     messages_of,
     session_facts,
     turns_of,
 )
-from hermes.journal.questions import questions_of
+from hermes.journal.questions import QuestionRow, questions_of
 from hermes.journal.records import Compaction, SetupRecord, UnreadableRecord
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 from hermes.trace.clean import Cleaner
-from hermes.trace.journal.turn import TurnRows, compaction_mark, side_call, turn_record
-from hermes.trace.records import SessionRecord, ToolStep
+from hermes.trace.conversation import summary_in
+from hermes.trace.records import (
+    ApprovalRecord,
+    AttemptRecord,
+    Mark,
+    ModelStep,
+    RunStatus,
+    SessionRecord,
+    SideCall,
+    ToolCallRecord,
+    ToolStep,
+    TurnRecord,
+    UsageRecord,
+    put_ended,
+)
 
 
 def session_record(store: Store, session_id: str, redactor: Redactor | None = None) -> SessionRecord:
@@ -60,7 +76,7 @@ class _SessionReader:
             parent_tool_call_id=facts.parent_call or "",
         )
         for turn in self._turns(session, facts):
-            session.turns.append(turn_record(turn, self.clean))
+            session.turns.append(_TurnAssembly(turn, self.clean).run())
         self._add_children(session)
         return session
 
@@ -125,3 +141,181 @@ def _goal(child: SessionRecord, tool: ToolStep | None) -> str:
     if not isinstance(goal, str) and child.turns:
         goal = child.turns[0].user_message
     return goal if isinstance(goal, str) else ""
+
+
+# -- one turn ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class TurnRows:
+    """Everything the journal has of one turn, each in order."""
+
+    row: TurnFacts
+    events: list[ReadEvent] = field(default_factory=list[ReadEvent])
+    calls: list[StoredCallRow] = field(default_factory=list[StoredCallRow])
+    approvals: list[QuestionRow] = field(default_factory=list[QuestionRow])
+    #: Step, position and message.
+    said: list[tuple[int, int, Any]] = field(default_factory=list[tuple[int, int, Any]])
+    copied: bool = False
+
+
+def compaction_mark(at: float, compaction: records.Compaction, clean: Cleaner) -> Mark:
+    """A recorded compaction as a mark: the summary, not the messages that stayed."""
+    data = {
+        "reason": compaction.reason,
+        "tokens_before": compaction.tokens_before,
+        "tokens_after": compaction.tokens_after,
+        "messages_after": len(compaction.messages),
+        "summary": clean.text(summary_in(compaction.messages)),
+    }
+    return Mark("compacted", at, data)
+
+
+def side_call(call: StoredCallRow, clean: Cleaner) -> SideCall:
+    """A question beside the conversation."""
+    return SideCall(call.key.removeprefix("side:"), _attempt(call, clean), _usage(call))
+
+
+class _TurnAssembly:
+    """Puts the record of one turn together, as far as it has come."""
+
+    def __init__(self, rows: TurnRows, clean: Cleaner) -> None:
+        self._rows = rows
+        self._clean = clean
+        row = rows.row
+        self._turn = TurnRecord(row.id, row.task_id, "", row.started_at, row.ended_at)
+        self._turn.status = cast("RunStatus", row.state)  # it was started, so that it does not wait
+        self._turn.undone, self._turn.copied = bool(row.undone), rows.copied
+        self._turn.answer = clean.text(row.answer or "")
+        self._turn.error = clean.text(row.error or "")
+        #: Steps by their number, and tool calls by their key.
+        self._steps: dict[int, ModelStep] = {}
+        self._tools: dict[str, ToolStep] = {}
+
+    def run(self) -> TurnRecord:
+        self._add_calls()
+        self._turn.steps = [self._steps[number] for number in sorted(self._steps)]
+        self._add_events()
+        self._add_approvals()
+        self._add_messages()
+        return self._turn
+
+    # -- model calls --------------------------------------------------------------------------------------------
+
+    def _add_calls(self) -> None:
+        for call in self._rows.calls:
+            kind, _, rest = call.key.partition(":")
+            if kind == "model" and rest.isdecimal():
+                step = self._steps.setdefault(int(rest), ModelStep(int(rest), []))
+                step.add_attempt(_attempt(call, self._clean))
+                if call.status == "ok":
+                    step.usage, step.finish_reason = _usage(call), call.finish_reason or ""
+            else:
+                self._turn.side_calls.append(side_call(call, self._clean))
+
+    # -- events -------------------------------------------------------------------------------------------------
+
+    def _add_events(self) -> None:
+        turn = self._turn
+        for event in self._rows.events:
+            match event.record:
+                case records.StartRecord(message):
+                    turn.user_message = self._clean.value(message.get("content") or "")
+                case records.ResumptionRecord():
+                    turn.marks.append(Mark("resumed", event.at))
+                case records.UndoingRecord():
+                    turn.marks.append(Mark("undone", event.at))
+                case records.SetupRecord(context=context):
+                    turn.context = self._clean.text(context)
+                case records.ReplyRecord(reply=reply):
+                    self._add_reply(self._steps.get(records.step_place(event.key).step), reply)
+                case records.ClaimRecord() as claim:
+                    self._claim_tool(event, claim)
+                case records.CallRecord() as call:
+                    self._end_tool(event, call)
+                case records.Compaction() as compaction:
+                    turn.marks.append(compaction_mark(event.at, compaction, self._clean))
+                case _:
+                    pass
+
+    def _add_reply(self, step: ModelStep | None, reply: records.StoredReply) -> None:
+        if step is None:
+            return  # a journal that lost the attempt; ``hermes trace verify`` reports it
+        clean = self._clean
+        step.text, step.reasoning = clean.text(reply.content), clean.text(reply.reasoning)
+        step.tool_calls = tuple(
+            ToolCallRecord(one.id, one.name, clean.arguments(one.arguments)) for one in reply.tool_calls
+        )
+
+    def _tools_of(self, key: str) -> list[ToolStep]:
+        """Where a call belongs: to the step that asked for it, or to none when a plugin made it."""
+        step = self._steps.get(records.step_place(key).step) if key.startswith("tool:") else None
+        return self._turn.other_tools if step is None else step.tools
+
+    def _claim_tool(self, event: ReadEvent, claim: records.ClaimRecord) -> None:
+        tool = self._tools[event.key] = ToolStep(claim.id, claim.name, self._clean.value(claim.args), event.at)
+        self._tools_of(event.key).append(tool)
+
+    def _end_tool(self, event: ReadEvent, call: records.CallRecord) -> None:
+        tool = self._tools.get(event.key)
+        if tool is None or tool.status != "running":
+            started_at = event.at - call.duration_ms / 1000
+            tool = self._tools[event.key] = ToolStep(call.id, call.name, {}, started_at)
+        tool.args, tool.result = self._clean.value(call.args), self._clean.text(call.result)
+        tool.status, tool.ended_at, tool.error_type = call.status, event.at, call.error_type or ""
+        tool.error_message = self._clean.text(call.error_message or "")
+        put_ended(self._tools_of(event.key), tool)
+
+    # -- the rest -----------------------------------------------------------------------------------------------
+
+    def _add_approvals(self) -> None:
+        for row in self._rows.approvals:
+            tool = self._tools.get(row.key)
+            if tool is None:
+                continue  # the call it was about has yet to begin
+            tool.started_at = min(tool.started_at, row.created_at)
+            tool.approvals.append(
+                ApprovalRecord(
+                    tool.tool_call_id,
+                    self._clean.text(row.subject),
+                    row.description,
+                    row.rules,
+                    row.surface,
+                    row.created_at,
+                    row.answered_at,
+                    row.answer or "",
+                )
+            )
+
+    def _add_messages(self) -> None:
+        """What else the model was given: before its own step at position 0, else before the one that follows."""
+        for number, position, message in self._rows.said:
+            step = self._steps.get(number + (position > 0))
+            if step is not None:
+                step.messages.append(self._clean.value(message))
+
+
+def _attempt(call: StoredCallRow, clean: Cleaner) -> AttemptRecord:
+    return AttemptRecord(
+        api_request_id=call.api_request_id,
+        provider=call.provider,
+        model=call.model,
+        started_at=call.started_at,
+        ended_at=call.ended_at,
+        status=call.status,
+        error=clean.text(call.error or ""),
+        first_token=call.first_token,
+    )
+
+
+def _usage(call: StoredCallRow) -> UsageRecord | None:
+    if call.input_tokens is None and call.output_tokens is None:
+        return None
+    return UsageRecord(
+        input_tokens=call.input_tokens or 0,
+        output_tokens=call.output_tokens or 0,
+        cache_read_tokens=call.cache_read_tokens or 0,
+        cache_write_tokens=call.cache_write_tokens or 0,
+        reasoning_tokens=call.reasoning_tokens or 0,
+        cost_usd=call.cost_usd,
+    )

@@ -130,10 +130,8 @@ def plugin_report(store: Store, home: Path, clean: Cleaner) -> list[Report]:
 
 def comparison(store: Store, before: str, after: str, clean: Cleaner) -> Report:
     """Two sessions step by step, as ``hermes trace diff`` compares them."""
-    from hermes.record.compare import compare_recordings
-    from hermes.record.recording import load_recording
-    from hermes.record.show import difference_lines
-    from hermes.record.totals import totals_of
+    from hermes.record.compare import compare_recordings, difference_lines
+    from hermes.record.recording import load_recording, totals_of
 
     runs = [load_recording(store, session_id) for session_id in (before, after)]
     found = compare_recordings(runs[0], runs[1])

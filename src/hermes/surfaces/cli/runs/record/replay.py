@@ -30,8 +30,8 @@ examples:
 
 def _replay(args: argparse.Namespace) -> Report:
     """Replay and report."""
+    from hermes.record.compare import difference_lines
     from hermes.record.replay.replay import ReplaySettings, replay
-    from hermes.record.show import difference_lines
 
     discard_log()
     settings = ReplaySettings(tools=args.tools, strict=args.strict, turn=args.turn, stop_early=not args.all)

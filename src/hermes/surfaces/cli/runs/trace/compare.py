@@ -22,14 +22,13 @@ from hermes.surfaces.cli.terminal import plain, print_lines, write_private_file
 
 if TYPE_CHECKING:
     from hermes.record.compare import Difference
-    from hermes.record.recording import Recording
-    from hermes.record.totals import Totals
+    from hermes.record.recording import Recording, Totals
 
 
 def run_diff(args: argparse.Namespace) -> Report | int:
     """Compare two runs."""
     from hermes.record.compare import compare_recordings
-    from hermes.record.totals import totals_of
+    from hermes.record.recording import totals_of
 
     with contextlib.ExitStack() as stack:
         runs = [stack.enter_context(open_run(name)).recording() for name in (args.before, args.after)]
@@ -44,7 +43,7 @@ def run_diff(args: argparse.Namespace) -> Report | int:
 
 
 def _difference_lines(runs: list[Recording], differences: list[Difference], totals: list[Totals]) -> Iterator[str]:
-    from hermes.record.show import difference_lines
+    from hermes.record.compare import difference_lines
 
     for difference in differences:
         yield from difference_lines(difference, names=(runs[0].id, runs[1].id))
@@ -71,8 +70,8 @@ def _number_text(value: float | None) -> str:
 
 
 def _page(runs: list[Recording], differences: list[Difference], totals: list[Totals]) -> str:
+    from hermes.record.compare import difference_lines
     from hermes.record.html import diff_block, page, table
-    from hermes.record.show import difference_lines
 
     parts = [table(("", runs[0].id, runs[1].id), _total_rows(totals))]
     parts += [diff_block(one.place, difference_lines(one)[1:]) for one in differences]
@@ -85,8 +84,8 @@ def _page(runs: list[Recording], differences: list[Difference], totals: list[Tot
 def run_bisect(args: argparse.Namespace) -> int:
     """Find the setting or plugin that changes a run."""
     from hermes.record.bisect import bisect
+    from hermes.record.compare import difference_lines
     from hermes.record.replay.replay import ReplayResult, replay
-    from hermes.record.show import difference_lines
 
     name: str = args.run or args.before
     if name == args.before and _is_config(name):
