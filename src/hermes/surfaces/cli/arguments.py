@@ -6,6 +6,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from hermes.surfaces.cli.terminal import print_error, terminal_width
@@ -168,8 +169,7 @@ def execute(command: CommandSpec, args: argparse.Namespace) -> int:
 def _concluded(result: Report | int | None, args: argparse.Namespace) -> int:
     if result is None or isinstance(result, int):
         return result or 0
-    result.show(as_json=getattr(args, "json", False))
-    return result.code
+    return result.show(as_json=getattr(args, "json", False))
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -247,11 +247,6 @@ def _suggestion(word: str, known: Iterable[str], *, otherwise: str) -> str:
     return did_you_mean(word, names, otherwise=otherwise)
 
 
-def positive_number(text: str) -> int:
-    """A whole number, 1 or more."""
-    return _whole_number(text, 1)
-
-
 def port_number(text: str) -> int:
     """A port of TCP; 0 is none, or any free one."""
     if not text.isdecimal() or int(text) > _HIGHEST_PORT:
@@ -259,15 +254,14 @@ def port_number(text: str) -> int:
     return int(text)
 
 
-def count(text: str) -> int:
-    """A whole number, 0 or more."""
-    return _whole_number(text, 0)
-
-
-def _whole_number(text: str, least: int) -> int:
+def _whole_number(least: int, text: str) -> int:
     if not text.isdecimal() or int(text) < least:
         raise argparse.ArgumentTypeError(f"found {text!r}; allowed: a whole number, {least} or more")
     return int(text)
+
+
+positive_number = partial(_whole_number, 1)
+count = partial(_whole_number, 0)
 
 
 def seconds(text: str) -> float:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
 
-from msgspec import Struct
+import msgspec
 
-from hermes.surfaces.cli.terminal import cells, plain, print_json, print_lines, print_note, table_width
+from hermes.surfaces.cli.terminal import cells, plain, print_data, print_json, print_lines, print_note, table_width
 from hermes.surfaces.commands.text import columns
 
 
-class Report(Struct, frozen=True):
+class Report(msgspec.Struct, frozen=True):
     """What a command answers. Lines, rows and notes may be generators: with ``--json`` they are not made."""
 
-    #: What ``--json`` prints.
+    #: What ``--json`` prints. It may be a function that makes it then.
     document: object
     #: Printed before the table.
     lines: Iterable[str] = ()
@@ -29,14 +30,32 @@ class Report(Struct, frozen=True):
     empty: str = ""
     #: Printed on stderr.
     notes: Iterable[str] = ()
-    #: The exit code.
-    code: int = 0
+    #: Whether the document is a stream of records, of which ``--json`` prints each on a line as it comes.
+    is_stream: bool = False
+    #: Printed first, and unchanged where it does not go to a terminal.
+    data: str = ""
+    #: The exit code. It may be a function that is called when everything is printed.
+    code: int | Callable[[], int] = 0
 
-    def show(self, *, as_json: bool) -> None:
-        """Print it."""
+    def show(self, *, as_json: bool) -> int:
+        """Print it, and return the exit code."""
         if as_json:
-            print_json(self.document)
+            self._show_document()
+        else:
+            self._show_text()
+        return self.code() if callable(self.code) else self.code
+
+    def _show_document(self) -> None:
+        document: Any = self.document
+        if not self.is_stream:
+            print_json(document() if callable(document) else document)
             return
+        for record in cast("Iterable[object]", document):
+            print(msgspec.json.encode(record).decode())
+
+    def _show_text(self) -> None:
+        if self.data:
+            print_data(self.data)
         for line in self.lines:
             print(line if self.is_painted else plain(line))
         rows = [tuple(row) for row in self.rows]

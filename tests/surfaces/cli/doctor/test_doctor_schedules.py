@@ -14,7 +14,7 @@ from hermes.service.schedules.scheduler import announced
 from hermes.service.schedules.store import Schedules, new_schedule
 from hermes.surfaces.cli.doctor.check import CheckResult, ok
 from hermes.surfaces.cli.doctor.installation import Installation
-from hermes.surfaces.cli.doctor.schedules import check_schedules
+from hermes.surfaces.cli.doctor.journal import check_schedules
 
 
 def results(home: Path, workdir: Path) -> list[CheckResult]:

@@ -22,7 +22,7 @@ Status = Literal["ok", "warning", "broken", "skipped"]
 CHECK_SECONDS = 10.0
 TOTAL_SECONDS = 90.0
 
-_LONGEST_DETAIL = 400
+_LONGEST_TEXTS = {"what": 60, "detail": 400, "fix": 400, "command": 1000}
 
 
 class CheckResult(Struct, frozen=True):
@@ -81,18 +81,13 @@ def size(count: float) -> str:
 
 def run_check(check: Check, installation: Installation, until: float) -> list[CheckResult]:
     """The results of one check, redacted. A check that fails or times out is a result too."""
-    left = until - time.monotonic()
-    if left <= 0:
-        results = [broken(check.what, f"skipped: the checks before took {TOTAL_SECONDS:g} s")]
-    else:
-        results = _run_isolated(check, installation, min(check.seconds, left))
-    return [_printable(result, installation) for result in results]
-
-
-def _run_isolated(check: Check, installation: Installation, seconds: float) -> list[CheckResult]:
     results: list[CheckResult] = []
+    seconds = min(check.seconds, until - time.monotonic())
     try:
-        run_with_deadline(lambda: results.extend(check.run(installation)), seconds, check.what)
+        if seconds > 0:
+            run_with_deadline(lambda: results.extend(check.run(installation)), seconds, check.what)
+        else:
+            results.append(broken(check.what, f"skipped: the checks before took {TOTAL_SECONDS:g} s"))
     except InvalidConfig:
         results.append(skipped(check.what, "skipped: invalid configuration"))
     except TimeoutError:
@@ -103,19 +98,13 @@ def _run_isolated(check: Check, installation: Installation, seconds: float) -> l
         advice = "this is a bug in hermes; please report it"
         results.append(broken(check.what, f"the check failed: {describe(error)}", advice))
     # A copy: a check that timed out may still be adding results.
-    return list(results)
+    return [_printable(result, installation) for result in list(results)]
 
 
 def _printable(result: CheckResult, installation: Installation) -> CheckResult:
     """The result without secrets, line breaks and control characters."""
-
-    def shown(text: str, limit: int = _LONGEST_DETAIL) -> str:
-        return one_line(installation.redactor.redact(text), limit)
-
-    return replace(
-        result,
-        what=shown(result.what, 60),
-        detail=shown(result.detail),
-        fix=shown(result.fix),
-        command=shown(result.command, 1000),
-    )
+    texts = {
+        name: one_line(installation.redactor.redact(getattr(result, name)), limit)
+        for name, limit in _LONGEST_TEXTS.items()
+    }
+    return replace(result, **texts)

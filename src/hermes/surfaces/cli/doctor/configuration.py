@@ -55,7 +55,7 @@ def check_env_file(installation: Installation) -> Iterator[CheckResult]:
 def check_config(installation: Installation) -> Iterator[CheckResult]:
     """The file as a whole, then every invalid setting."""
     if installation.config_error is not None:
-        yield from _problems(str(installation.config_error))
+        yield from _setting_problems(str(installation.config_error))
         return
     loaded = installation.loaded
     if loaded is None:
@@ -78,16 +78,13 @@ def check_spellings(installation: Installation) -> Iterator[CheckResult]:
             yield warning("spelling", f"{'.'.join(path)} means {now}", f"write {now}", command=_EDIT)
 
 
-def _problems(text: str) -> Iterator[CheckResult]:
+def _setting_problems(text: str) -> Iterator[CheckResult]:
     """One result for each setting: the error lists them line by line below a heading."""
     heading, *problems = text.split("\n")
     for problem in problems or [heading]:
-        place, found, rest = problem.strip().partition(": found ")
-        if found:
-            what, _, allowed = rest.partition("; allowed: ")
-            yield broken(
-                "config.yaml", f"{place}: found {what}", f"allowed: {allowed}" if allowed else "", command=_EDIT
-            )
+        detail, _, allowed = problem.strip().partition("; allowed: ")
+        if ": found " in detail:
+            yield broken("config.yaml", detail, f"allowed: {allowed}" if allowed else "", command=_EDIT)
         else:
             yield broken("config.yaml", problem.strip(), "fix the file", command=_EDIT)
 
@@ -97,9 +94,7 @@ def _warning(text: str, installation: Installation) -> CheckResult:
     if unset:
         return warning("config.yaml", text, f"set {unset[1]} in {env_path(installation.home)}, or export it")
     detail, _, hint = text.partition("; ")
-    if hint:
-        return warning("config.yaml", detail, hint, command=_EDIT)
-    return warning("config.yaml", detail, f"remove it from {config_path(installation.home)}", command=_EDIT)
+    return warning("config.yaml", detail, hint or f"remove it from {config_path(installation.home)}", command=_EDIT)
 
 
 def check_hook_commands(installation: Installation) -> Iterator[CheckResult]:
@@ -119,17 +114,15 @@ def check_hook_commands(installation: Installation) -> Iterator[CheckResult]:
     accept_all = config.hooks_auto_accept or is_set("HERMES_ACCEPT_HOOKS")
     allow_list = AllowList(installation.home)
     for command in commands:
-        yield _check_one(command, allow_list, installation, accept_all=accept_all)
+        consent = "accepted" if accept_all else allow_list.question(command, installation.cwd).consent
+        yield _hook_result(command, consent, installation.cwd)
 
 
-def _check_one(
-    command: HookCommand, allow_list: AllowList, installation: Installation, *, accept_all: bool
-) -> CheckResult:
+def _hook_result(command: HookCommand, consent: str, cwd: Path) -> CheckResult:
     shown = f"{command.event}: {command.command}"
-    missing = _missing_program(command.argv, installation.cwd)
+    missing = _missing_program(command.argv, cwd)
     if missing:
         return broken(command.name, f"{shown}: {missing}", "fix the command under hooks in config.yaml")
-    consent = "accepted" if accept_all else allow_list.question(command, installation.cwd).consent
     if consent == "accepted":
         return ok(command.name, shown)
     why = "its script has changed since it was accepted" if consent == "changed" else "not accepted yet"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from hermes.base.config import Config, LoadedConfig, apply_env, load_config, load_env_file
 from hermes.base.config.schema.sections import JournalConfig
@@ -16,6 +16,8 @@ from hermes.base.sanitize import is_secret_key
 from hermes.journal.store import schema
 from hermes.journal.store.port import Store, open_store
 from hermes.journal.store.sqlite import database
+
+T = TypeVar("T")
 
 
 class Installation:
@@ -34,8 +36,15 @@ class Installation:
         self.env_warnings: list[str] = []
         self.loaded: LoadedConfig | None = None
         self.config_error: ConfigError | None = None
-        self._read_environment()
-        self._read_config()
+        try:
+            self.env_file = load_env_file(home, warnings=self.env_warnings)
+        except ConfigError as error:
+            self.env_error = error
+        apply_env(self.env_file)
+        try:
+            self.loaded = load_config(home)
+        except ConfigError as error:
+            self.config_error = error
         self.redactor = home_redactor(home)
 
     @property
@@ -68,9 +77,12 @@ class Installation:
         with closing(PostgresStore(self._journal())) as store:
             return store.found_version()
 
-    def has_current_journal(self) -> bool:
-        """Whether there is a journal with the current schema: reading an older one would migrate it."""
-        return self.journal_version() == len(schema.MIGRATIONS)
+    def from_journal(self, read: Callable[[Store], T], otherwise: T) -> T:
+        """What a function reads from a journal with the current schema: reading an older one would migrate it."""
+        if self.journal_version() != len(schema.MIGRATIONS):
+            return otherwise
+        with closing(self.store()) as store:
+            return read(store)
 
     def store(self) -> Store:
         """The journal; the caller closes it."""
@@ -83,21 +95,6 @@ class Installation:
 
     def _journal(self) -> JournalConfig:
         return self.config.journal if self.config else JournalConfig()
-
-    # -- reading ------------------------------------------------------------------------------------------------
-
-    def _read_environment(self) -> None:
-        try:
-            self.env_file = load_env_file(self.home, warnings=self.env_warnings)
-        except ConfigError as error:
-            self.env_error = error
-        apply_env(self.env_file)
-
-    def _read_config(self) -> None:
-        try:
-            self.loaded = load_config(self.home)
-        except ConfigError as error:
-            self.config_error = error
 
 
 class InvalidConfig(Exception):

@@ -1,4 +1,4 @@
-"""Checks of the journal: the file, its runners, interrupted sessions, the recorded events and the search index."""
+"""Checks of the journal: its file, checkpoints, runners and workers, sessions, schedules and search index."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+from hermes.base.errors import HermesError
 from hermes.journal.history.inspection import inspect_session
 from hermes.journal.questions import count_unanswered
 from hermes.journal.runner import FileRunner, Runner, count_runners
 from hermes.journal.sessions import SessionRow, Sessions
 from hermes.journal.store import schema
+from hermes.journal.store.port import Store
 from hermes.journal.store.sqlite.database import companion, explain
 from hermes.journal.store.sqlite.search import SqliteSearchIndex, messages_after
 from hermes.journal.turns.recovery import dead_letters
+from hermes.service.schedules.schedule import Schedule, ScheduleRun
+from hermes.service.schedules.scheduler import is_running
+from hermes.service.schedules.store import Schedules
 from hermes.surfaces.cli.doctor.check import CheckResult, broken, ok, size, warning
 from hermes.surfaces.cli.doctor.installation import Installation
-from hermes.surfaces.commands.text import plural
+from hermes.surfaces.commands.text import duration, plural
 from hermes.trace.verify.session import verify
 
 _LONG_LOG = 64_000_000
@@ -100,15 +105,47 @@ def check_runners(installation: Installation) -> Iterator[CheckResult]:
         yield warning("runners", detail, command="hermes doctor --fix", fixable=True)
 
 
+def check_workers(installation: Installation) -> Iterator[CheckResult]:
+    """Whether submitted turns are run by workers, where the journal is shared."""
+    from hermes.surfaces.cli.serve.cluster.serve import check_commands
+
+    settings = installation.settings()
+    try:
+        check_commands(settings)
+    except HermesError as error:
+        yield broken("serve", str(error), "change serve.commands")
+    if not installation.has_shared_journal:
+        return
+    from hermes.journal.store.postgres.workers import SILENT_SECONDS, count_waiting, list_workers, takes_turns
+    from hermes.service.dispatch.choose import no_worker_text, runs_on_workers
+
+    found = installation.from_journal(lambda store: (store.read(list_workers), store.read(count_waiting)), None)
+    if found is None:
+        return
+    workers, waiting = found
+    silent = [worker for worker in workers if worker.silent > SILENT_SECONDS]
+    for worker in silent:
+        detail = f"worker {worker.id} on {worker.host} gave its last sign of life {worker.silent:.0f} s ago"
+        yield warning("workers", detail, command=f"hermes workers evict {worker.id}")
+    workspace = settings.worker.workspace
+    has_worker = any(takes_turns(worker, workspace) for worker in workers)
+    if waiting and not has_worker:
+        yield broken("workers", f"{plural(waiting, 'turn')} wait and no worker runs", command="hermes worker")
+    elif not has_worker and runs_on_workers(settings):
+        yield warning("workers", no_worker_text(workspace), command="hermes worker")
+    elif not silent:
+        yield ok("workers", f"{plural(len(workers), 'worker')}, {plural(waiting, 'waiting turn')}")
+
+
 def check_unfinished(installation: Installation) -> Iterator[CheckResult]:
     """Sessions whose process died in the middle of a turn."""
-    with closing(installation.store()) as store, closing(store.new_runner()) as runner:
-        interrupted = [
-            row
-            for row in _sessions(installation)
-            if row.state == "running" and (row.runner is None or not _is_alive(row.runner, installation, runner))
-        ]
-    own = [row for row in interrupted if row.parent_id is None]
+
+    def interrupted(store: Store) -> list[SessionRow]:
+        with closing(store.new_runner()) as runner:
+            running = [row for row in _last_sessions(store) if row.state == "running" and row.parent_id is None]
+            return [row for row in running if row.runner is None or not _is_alive(row.runner, installation, runner)]
+
+    own = installation.from_journal(interrupted, [])
     for row in own[:_MOST_LISTED]:
         detail = f"{row.id} was interrupted in the middle of a turn: {row.title or 'no title'}"
         yield warning("session", detail, command=f"hermes chat --resume {row.id}")
@@ -119,10 +156,7 @@ def check_unfinished(installation: Installation) -> Iterator[CheckResult]:
 
 def check_dead_letters(installation: Installation) -> Iterator[CheckResult]:
     """Turns that were given up because every process that took them up ended."""
-    if not installation.has_current_journal():
-        return
-    with closing(installation.store()) as store:
-        found = dead_letters(store, _LAST_SESSIONS)
+    found = installation.from_journal(lambda store: dead_letters(store, _LAST_SESSIONS), [])
     for session_id, ordinal, at in found[:_MOST_LISTED]:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
         detail = f"turn {ordinal + 1} of {session_id} was given up on {when}: each process that ran it ended"
@@ -134,44 +168,74 @@ def check_dead_letters(installation: Installation) -> Iterator[CheckResult]:
 
 def check_approvals(installation: Installation) -> Iterator[CheckResult]:
     """Approval questions without an answer."""
-    if not installation.has_current_journal():
-        return
-    with closing(installation.store()) as store:
-        waiting = store.read(count_unanswered)
+    waiting = installation.from_journal(lambda store: store.read(count_unanswered), 0)
     if waiting:
         yield warning("approvals", f"{plural(waiting, 'question')} without an answer", command="hermes approvals list")
 
 
 def check_records(installation: Installation) -> Iterator[CheckResult]:
     """The last sessions are complete: every start has exactly one end."""
-    rows = [row for row in _sessions(installation) if row.state != "running"]
-    if not rows:
+
+    def problems_by_session(store: Store) -> dict[str, list[str]]:
+        ids = [row.id for row in _last_sessions(store) if row.state != "running"]
+        return {one: list(map(str, verify(inspect_session(store, one)))) for one in ids}
+
+    found = installation.from_journal(problems_by_session, {})
+    damaged = {session_id: problems for session_id, problems in found.items() if problems}
+    for session_id, problems in list(damaged.items())[:_MOST_LISTED]:
+        more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
+        detail = f"{session_id} is incomplete: {problems[0]}{more}"
+        yield broken("records", detail, command=f"hermes trace verify {session_id}")
+    if found and not damaged:
+        yield ok("records", f"the last {plural(len(found), 'session')} complete")
+
+
+def check_schedules(installation: Installation) -> Iterator[CheckResult]:
+    """Whether schedules fire, and how their last runs ended."""
+    found = installation.from_journal(lambda store: Schedules(store).list(include_done=False), [])
+    if not found:
+        yield ok("schedules", "none")
         return
-    damaged: list[str] = []
+    settings, has_scheduler = installation.settings().cron, is_running(installation.home)
+    active = [one for one in found if one.state == "active"]
+    if has_scheduler:
+        yield ok("schedules", f"{plural(len(active), 'active schedule')}, and a scheduler runs")
+    elif active:
+        yield from _without_scheduler(active, settings.grace)
     with closing(installation.store()) as store:
-        for row in rows:
-            problems = verify(inspect_session(store, row.id))
-            if problems:
-                damaged.append(row.id)
-                if len(damaged) <= _MOST_LISTED:
-                    more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
-                    detail = f"{row.id} is incomplete: {problems[0]}{more}"
-                    yield broken("records", detail, command=f"hermes trace verify {row.id}")
-    if not damaged:
-        yield ok("records", f"the last {plural(len(rows), 'session')} complete")
+        last = {one.id: next(iter(Schedules(store).runs(one.id, limit=1)), None) for one in found}
+    problems = [result for one in found for result in _schedule_problems(one, last[one.id])]
+    yield from problems[:_MOST_LISTED]
+    if len(problems) > _MOST_LISTED:
+        yield warning("schedule", f"{len(problems) - _MOST_LISTED} more with problems", command="hermes cron list")
 
 
-def check_search(installation: Installation) -> Iterator[CheckResult]:
-    """The search index, which is derived from the journal and can be rebuilt."""
-    if installation.has_current_journal() and not installation.has_shared_journal:
-        yield check_index(installation)
+def _without_scheduler(active: list[Schedule], grace: float) -> Iterator[CheckResult]:
+    """A timer that runs ``hermes cron tick`` leaves no process to be seen, but nothing is overdue then."""
+    now = time.time()
+    late = [now - one.next_fire for one in active if one.next_fire is not None and now - one.next_fire > grace]
+    fix = "start 'hermes gateway run' or 'hermes cron daemon', or let a timer run 'hermes cron tick'"
+    if late:
+        detail = f"{plural(len(late), 'schedule')} overdue, by up to {duration(max(late))}, and no scheduler runs"
+        yield warning("schedules", detail, fix)
+    else:
+        yield warning("schedules", f"{plural(len(active), 'active schedule')}, and no scheduler runs now", fix)
 
 
-def _sessions(installation: Installation) -> list[SessionRow]:
-    if not installation.has_current_journal():
-        return []
-    with closing(installation.store()) as store:
-        return Sessions(store).list(limit=_LAST_SESSIONS, children=True)
+def _schedule_problems(schedule: Schedule, last: ScheduleRun | None) -> Iterator[CheckResult]:
+    show, now = f"hermes cron show {schedule.id}", time.time()
+    if schedule.state == "paused" and schedule.failures:
+        detail = f"{schedule.name!r} is paused: {schedule.reason}"
+        yield warning("schedule", detail, command=f"hermes cron resume {schedule.id}")
+    elif schedule.failures and last is not None:
+        times = "the last time" if schedule.failures == 1 else f"{schedule.failures} times in a row"
+        yield warning("schedule", f"{schedule.name!r} failed {times}: {last.detail}", command=show)
+    elif last is None and schedule.state == "active" and (schedule.fire_after(schedule.created_at) or now) < now:
+        yield warning("schedule", f"{schedule.name!r} has never run, although its first time is over", command=show)
+
+
+def _last_sessions(store: Store) -> list[SessionRow]:
+    return Sessions(store).list(limit=_LAST_SESSIONS, children=True)
 
 
 def _is_alive(runner_id: str, installation: Installation, runner: Runner) -> bool:
@@ -196,24 +260,28 @@ def _is_locked(file: Path) -> bool:
         os.close(opened)
 
 
-def check_index(installation: Installation) -> CheckResult:
-    """Whether the index can be read and belongs to this journal. ``--fix`` removes an unusable one."""
+def check_search(installation: Installation) -> Iterator[CheckResult]:
+    """Whether the search index can be read and belongs to this journal. ``--fix`` removes an unusable one."""
+    if not installation.has_shared_journal:
+        yield from installation.from_journal(lambda store: [_index_result(store, installation)], [])
+
+
+def _index_result(store: Store, installation: Installation) -> CheckResult:
     path = installation.home / "search.db"
     if not path.exists():
         return ok("search index", "not built yet; the first search builds it")
-    with closing(installation.store()) as store:
-        problem, watermark = _inspect_index(path.absolute().as_uri())
-        last, behind = store.read(lambda connection: messages_after(connection, watermark))
-        if not problem and watermark > last:
-            problem = "it belongs to another journal"
-        if not problem:
-            lag = f", {plural(behind, 'message')} behind (the next search catches up)" if behind else ""
-            return ok("search index", f"{size(path.stat().st_size)}{lag}")
-        if not installation.fix:
-            detail = f"{path} cannot be used: {problem}"
-            return broken("search index", detail, command="hermes doctor --fix", fixable=True)
-        for file in SqliteSearchIndex(store, path).files():
-            file.unlink(missing_ok=True)
+    problem, watermark = _inspect_index(path.absolute().as_uri())
+    last, behind = store.read(lambda connection: messages_after(connection, watermark))
+    if not problem and watermark > last:
+        problem = "it belongs to another journal"
+    if not problem:
+        lag = f", {plural(behind, 'message')} behind (the next search catches up)" if behind else ""
+        return ok("search index", f"{size(path.stat().st_size)}{lag}")
+    if not installation.fix:
+        detail = f"{path} cannot be used: {problem}"
+        return broken("search index", detail, command="hermes doctor --fix", fixable=True)
+    for file in SqliteSearchIndex(store, path).files():
+        file.unlink(missing_ok=True)
     return ok("search index", f"removed ({problem}); the next search rebuilds it", fixed=True)
 
 

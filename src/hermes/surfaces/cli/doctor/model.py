@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,7 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from hermes.base.config import env_path
-from hermes.base.config.schema.sections import FallbackConfig, ModelConfig
+from hermes.base.config.schema.sections import ModelConfig
 from hermes.base.errors import ConfigError, FailureReason, HermesError, NotConfigured, ProviderError
 from hermes.base.scope import Interrupt
 from hermes.models.credentials.store import AuthFile
@@ -29,7 +28,7 @@ from hermes.surfaces.cli.doctor.installation import Installation
 from hermes.surfaces.cli.doctor.plugins import plugins_may_bring
 from hermes.surfaces.cli.setup.model.problems import address_of, explain, is_among, not_listed, split_advice
 from hermes.surfaces.cli.setup.model.server_models import list_models
-from hermes.surfaces.cli.setup.model.setup import ModelSetup, Origins
+from hermes.surfaces.cli.setup.model.setup import ModelSetup, Origins, all_at_once
 from hermes.surfaces.cli.terminal import short_duration
 from hermes.surfaces.commands.text import plural
 
@@ -82,21 +81,14 @@ def check_reach(installation: Installation) -> Iterator[CheckResult]:
 
 
 def _answers(setup: ModelSetup, choices: list[ModelChoice]) -> Iterator[CheckResult]:
-    answers: dict[int, CheckResult] = {}
+    answers: dict[str, CheckResult] = {}
 
-    def ask(number: int, choice: ModelChoice) -> None:
-        answers[number] = probe(setup, choice.endpoint, choice.role)
+    def ask(choice: ModelChoice) -> None:
+        answers[choice.role] = probe(setup, choice.endpoint, choice.role)
 
-    threads = [
-        threading.Thread(target=ask, args=(number, choice), name=f"doctor {choice.role}", daemon=True)
-        for number, choice in enumerate(choices)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for number, choice in enumerate(choices):
-        yield answers.get(number) or broken(choice.role, "the request failed unexpectedly")
+    all_at_once(ask, choices)
+    for choice in choices:
+        yield answers.get(choice.role) or broken(choice.role, "the request failed unexpectedly")
 
 
 def _setup(installation: Installation) -> ModelSetup:
@@ -119,7 +111,8 @@ def _choices(setup: ModelSetup, installation: Installation) -> Iterator[ModelCho
             found = fallback_for(setup.config, setup.origins.env, entry, first, setup.profiles)
             [endpoint] = setup.local.settled([found])
             why = f"used when the ones before it fail (fallback_providers[{number - 1}])"
-            yield _choice(setup, f"fallback {number}", endpoint, why, _settings_of(entry))
+            settings = {name: getattr(entry, name) for name in ("base_url", "api_key", "key_env", "api_mode")}
+            yield _choice(setup, f"fallback {number}", endpoint, why, ModelConfig(**settings))
         except ConfigError as error:
             role = f"fallback {number}"
             yield _needs_plugins(role, entry.provider, setup, installation) or warning(role, *split_advice(error))
@@ -128,9 +121,7 @@ def _choices(setup: ModelSetup, installation: Installation) -> Iterator[ModelCho
 def _choice(setup: ModelSetup, role: str, endpoint: Endpoint, why: str, own: ModelConfig) -> ModelChoice:
     setup.redactor.add_secret(endpoint.api_key)
     names = setup.origins.key_names(endpoint.provider, own)
-    key_from = setup.origins.of_key(endpoint, own)
-    if not key_from and setup.keys.has(endpoint.provider):
-        key_from = "stored by hermes auth"
+    key_from = setup.origins.of_key(endpoint, own) or setup.stored_key(endpoint.provider)
     return ModelChoice(role, endpoint, why, key_from, names[0] if names else "")
 
 
@@ -163,10 +154,6 @@ def _stored_keys(setup: ModelSetup) -> Iterator[CheckResult]:
         yield warning("stored keys", f"{detail}; {paused} failed and paused for now", command="hermes auth list")
     else:
         yield ok("stored keys", detail)
-
-
-def _settings_of(entry: FallbackConfig) -> ModelConfig:
-    return ModelConfig(base_url=entry.base_url, api_key=entry.api_key, key_env=entry.key_env, api_mode=entry.api_mode)
 
 
 _INSTALL = "hermes local install"
@@ -219,7 +206,9 @@ def probe(setup: ModelSetup, endpoint: Endpoint, role: str) -> CheckResult:
         if is_among(lent.model, models):
             return ok(role, f"{address_of(lent)} answers ({_ms(started)}) and has {lent.model}")
         # Not listed, or no list: some servers accept other names too, so send a request.
-        _ask(driver, lent)
+        wire = wire_for(lent)
+        question = ModelRequest([{"role": "user", "content": "Hi"}], stream=False, max_tokens=1)
+        driver.send(lent, wire, wire.kwargs(lent, question), interrupt=Interrupt())
         return ok(role, f"{address_of(lent)} answers ({_ms(started)}) as {lent.model}")
     except HermesError as error:
         problem = explain(error, lent, setup.key_from(lent))
@@ -231,12 +220,6 @@ def probe(setup: ModelSetup, endpoint: Endpoint, role: str) -> CheckResult:
     finally:
         driver.close()
         setup.keys.report(lent, _CANCELLED)
-
-
-def _ask(driver: Driver, endpoint: Endpoint) -> None:
-    wire = wire_for(endpoint)
-    kwargs = wire.kwargs(endpoint, ModelRequest([{"role": "user", "content": "Hi"}], stream=False, max_tokens=1))
-    driver.send(endpoint, wire, kwargs, interrupt=Interrupt())
 
 
 def _ms(started: float) -> str:

@@ -1,14 +1,13 @@
-"""Checks of the plugins: found, valid, loadable, and the results of their calls. Runs none of their code."""
+"""Checks of the plugins and chat platforms: found, valid, loadable, and how their calls ended. Runs no plugin code."""
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import closing
-from typing import TypeVar
+from importlib import metadata
+from typing import Any, TypeVar, cast
 
 from hermes.base.config import env_path
 from hermes.base.errors import JournalError
@@ -17,7 +16,7 @@ from hermes.journal.usage.plugins import EXPORT_SITE, REGISTER_SITE, PluginCalls
 from hermes.models.profiles import CUSTOM
 from hermes.models.routing import name_of
 from hermes.plugins.check import check_plugin
-from hermes.plugins.loading.discovery import discover, is_set, suggestion
+from hermes.plugins.loading.discovery import discover, is_set, manifest_in, suggestion
 from hermes.plugins.loading.manifest import PluginManifest, read_fields
 from hermes.plugins.offers import SELECTED_BY
 from hermes.surfaces.cli.doctor.check import CheckResult, broken, ok, warning
@@ -31,6 +30,8 @@ _RECENT_DAYS = 7
 _LOAD_SECONDS = 20.0
 _MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
 _LEFT_OUT = "left out after"
+_SHOW_LOG = "hermes logs --level WARNING"
+_STATUS = "hermes gateway status"
 
 
 def check_enabled(installation: Installation) -> Iterator[CheckResult]:
@@ -51,7 +52,9 @@ def check_plugins(installation: Installation) -> Iterator[CheckResult]:
     """Problems of each enabled plugin that can be found without running it."""
     for manifest, row in _enabled(installation):
         found = [*_row_findings(row, installation), *_code_findings(manifest, row), *_package_findings(manifest)]
-        yield from found or [ok(row.key, _summary(row))]
+        version = f"{row.version}, " if row.version else ""
+        calls = f", {plural(row.calls, 'call')}" if row.calls else ""
+        yield from found or [ok(row.key, f"{version}{row.source}{calls}")]
 
 
 def plugins_may_bring(provider: str, known: Collection[str], installation: Installation) -> bool:
@@ -76,7 +79,7 @@ def check_calls(installation: Installation) -> Iterator[CheckResult]:
             advice = "it is too slow there: give it more time, register it with background=True, or disable it"
             yield warning(one.plugin, f"was skipped at {one.site} after late calls ({where})", advice)
         else:
-            yield warning(one.plugin, f"{where}; last: {one.last_error}", command="hermes logs --level WARNING")
+            yield warning(one.plugin, f"{where}; last: {one.last_error}", command=_SHOW_LOG)
 
 
 def check_exporters(installation: Installation) -> Iterator[CheckResult]:
@@ -90,6 +93,60 @@ def check_exporters(installation: Installation) -> Iterator[CheckResult]:
             yield warning(one.plugin, f"{counts}; last: {one.last_error}", "check its target and its settings")
         else:
             yield ok(one.plugin, counts)
+
+
+def check_platforms(installation: Installation) -> Iterator[CheckResult]:
+    """Every chat platform that is switched on: a plugin for it, its state, messages that did not get through."""
+    settings = installation.settings()
+    names = [name for name, one in settings.gateway.platforms.items() if one.enabled]
+    if not names:
+        return
+    from hermes.surfaces.gateway.status import read_status  # few homes have a gateway
+
+    status = read_status(installation.home)
+    is_running = status is not None and status.is_running
+    last = {one["name"]: one for one in status.platforms} if status is not None else {}
+    manifests = discover(installation.home, installation.cwd).values()
+    for name in names:
+        has_plugin = any(one.answers_to(name) or one.key.rpartition("/")[2] == name for one in manifests)
+        may_have_plugin = has_plugin or bool(settings.plugins.enabled)
+        yield _platform_result(name, last.get(name), is_running=is_running, may_have_plugin=may_have_plugin)
+    yield from _left(installation, is_running=is_running)
+
+
+def _platform_result(name: str, last: dict[str, Any] | None, *, is_running: bool, may_have_plugin: bool) -> CheckResult:
+    """The result for one platform; ``last`` is its state in the gateway that runs, or ran last."""
+    if is_running and last is not None:
+        if last["error"]:
+            return warning(name, f"{last['state']}: {last['error']}", command=_SHOW_LOG)
+        return ok(name, f"{last['state']}")
+    if not may_have_plugin:
+        return warning(name, "no plugin offers this platform", "install and enable one", command="hermes plugins list")
+    if is_running:
+        detail = "configured, but the gateway that runs does not have it"
+        return warning(name, detail, "restart the gateway, without --platform", command=_STATUS)
+    if last is not None and last["state"] == "failed":
+        return warning(name, f"failed when the gateway ran last: {last['error']}", command="hermes gateway run")
+    return ok(name, "configured; the gateway does not run it")
+
+
+def _left(installation: Installation, *, is_running: bool) -> Iterator[CheckResult]:
+    """The messages that were not sent or not answered."""
+    from hermes.surfaces.gateway.store.inbox import Inbox
+    from hermes.surfaces.gateway.store.outbox import Outbox
+
+    waiting = _from_journal(installation, lambda store: Outbox(store).waiting_chats(), [])
+    late = sum(one.messages for one in waiting if one.attempts or not is_running)
+    if late:
+        why = "not sent yet, and tried again later" if is_running else "to be sent, and the gateway does not run"
+        yield warning("outbox", f"{plural(late, 'message')} {why}", command=_STATUS)
+    undelivered = len(_from_journal(installation, lambda store: Outbox(store).undelivered(), []))
+    if undelivered:
+        detail = f"{plural(undelivered, 'message')} not sent, or of unknown outcome"
+        yield warning("outbox", detail, command=_STATUS)
+    dead = len(_from_journal(installation, lambda store: Inbox(store).dead_letters(), []))
+    if dead:
+        yield warning("inbox", f"{plural(dead, 'message')} given up", command=_STATUS)
 
 
 def check_loading(installation: Installation) -> Iterator[CheckResult]:
@@ -116,38 +173,35 @@ def check_loading(installation: Installation) -> Iterator[CheckResult]:
             yield ok(row.key, "loads")
         else:
             output = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no reason given"]
-            yield broken(row.key, f"does not load: {output[0].removeprefix('Error: ')}", *_advice(output[0]))
+            yield broken(row.key, f"does not load: {output[0].removeprefix('Error: ')}", _advice(output[0]))
 
 
 def _enabled(installation: Installation) -> Iterator[tuple[PluginManifest, PluginRow]]:
     config = installation.settings().plugins
-    totals = _from_journal(installation, plugin_totals) or {}
+    totals = _from_journal(installation, plugin_totals, {})
     for manifest in discover(installation.home, installation.cwd).values():
-        row = plugin_row(manifest, config, totals, os.environ)
+        row = plugin_row(manifest, config, totals)
         if row.is_enabled:
             yield manifest, row
 
 
 def _recent(installation: Installation) -> list[PluginCalls]:
     since = time.time() - _RECENT_DAYS * 86_400
-    return _from_journal(installation, lambda store: recent_counters(store, since)) or []
+    return _from_journal(installation, lambda store: recent_counters(store, since), [])
 
 
-def _from_journal(installation: Installation, read: Callable[[Store], T]) -> T | None:
-    """Data from the journal; ``None`` when it cannot be read, which another check reports."""
+def _from_journal(installation: Installation, read: Callable[[Store], T], otherwise: T) -> T:
+    """Data from the journal. That it cannot be read is the report of another check."""
     try:
-        if not installation.has_current_journal():
-            return None
-        with closing(installation.store()) as store:
-            return read(store)
+        return installation.from_journal(read, otherwise)
     except JournalError:
-        return None
+        return otherwise
 
 
 def _row_findings(row: PluginRow, installation: Installation) -> Iterator[CheckResult]:
     show = f"hermes plugins info {row.key}"
     if row.status == "failed":
-        yield broken(row.key, f"does not load: {row.error}", *_advice(row.error), command=show)
+        yield broken(row.key, f"does not load: {row.error}", _advice(row.error), command=show)
     for problem in row.problems:
         yield warning(row.key, problem, command=f"hermes plugins check {row.key}")
     for name in row.missing_env:
@@ -169,45 +223,23 @@ def _code_findings(manifest: PluginManifest, row: PluginRow) -> Iterator[CheckRe
 
 
 def _package_findings(manifest: PluginManifest) -> Iterator[CheckResult]:
-    """Python packages that the manifest requires."""
-    for requirement in _dependencies(manifest):
-        if not _is_installed(requirement):
-            install = f"{sys.executable} -m pip install '{requirement}'"
-            yield broken(manifest.key, f"needs the package {requirement}, which is not installed", command=install)
-
-
-def _dependencies(manifest: PluginManifest) -> list[str]:
-    from hermes.plugins.loading.discovery import manifest_in
-
+    """Python packages that the manifest requires. Whether a URL or a path is installed is not known."""
     file = manifest_in(manifest.path) if manifest.path else None
     try:
         listed = read_fields(file).get("pip_dependencies") if file else None
     except (OSError, ValueError):
-        return []
-    return [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else []  # pyright: ignore[reportUnknownVariableType]
+        return
+    for requirement in cast("list[object]", listed) if isinstance(listed, list) else ():
+        name = re.match(r"\s*([A-Za-z0-9._-]+)", requirement) if isinstance(requirement, str) else None
+        try:
+            _ = name and metadata.version(name[1])
+        except metadata.PackageNotFoundError:
+            install = f"{sys.executable} -m pip install '{requirement}'"
+            yield broken(manifest.key, f"needs the package {requirement}, which is not installed", command=install)
 
 
-def _is_installed(requirement: str) -> bool:
-    from importlib import metadata
-
-    name = re.match(r"[A-Za-z0-9._-]+", requirement.strip())
-    if name is None:
-        return True  # a URL or a path: unknown
-    try:
-        metadata.version(name[0])
-    except metadata.PackageNotFoundError:
-        return False
-    return True
-
-
-def _advice(error: str) -> tuple[str]:
+def _advice(error: str) -> str:
     module = _MISSING_MODULE.search(error)
     if module:
-        return (f"install the package with the module {module[1]}: {sys.executable} -m pip install PACKAGE",)
-    return ("fix it, or disable it with 'hermes plugins disable NAME'",)
-
-
-def _summary(row: PluginRow) -> str:
-    version = f"{row.version}, " if row.version else ""
-    calls = f", {plural(row.calls, 'call')}" if row.calls else ""
-    return f"{version}{row.source}{calls}"
+        return f"install the package with the module {module[1]}: {sys.executable} -m pip install PACKAGE"
+    return "fix it, or disable it with 'hermes plugins disable NAME'"

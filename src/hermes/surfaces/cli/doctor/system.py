@@ -66,14 +66,14 @@ def check_packages(_installation: Installation) -> Iterator[CheckResult]:
     """Hermes itself, and the packages it needs."""
     from importlib.util import find_spec
 
-    def is_there(module: str) -> bool:
-        try:
-            return find_spec(module) is not None
-        except (ImportError, ValueError):  # the package around it is missing or broken
-            return False
-
     yield ok("hermes", f"{__version__} ({Path(__file__).parents[3]})")
-    missing = [package for package, module in PACKAGES.items() if not is_there(module)]
+    missing: list[str] = []
+    for package, module in PACKAGES.items():
+        try:
+            found = find_spec(module) is not None
+        except (ImportError, ValueError):  # the package around it is missing or broken
+            found = False
+        missing += [] if found else [package]
     if missing:
         names = " ".join(missing)
         yield broken("packages", f"not installed: {names}", command=f"{sys.executable} -m pip install {names}")
@@ -85,12 +85,11 @@ def check_home(installation: Installation) -> Iterator[CheckResult]:
     """The home folder: exists, is a folder, is writable."""
     home = installation.home
     elsewhere = "make it writable, or set HERMES_HOME to another folder"
-    if not home.exists():
-        above = _nearest(home)
-        if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
-            yield ok("home", f"{home} (does not exist yet; the first run creates it)")
-        else:
-            yield broken("home", f"{home} does not exist and cannot be created in {above}", elsewhere)
+    above = _nearest(home)
+    if not home.exists() and above.is_dir() and os.access(above, os.W_OK | os.X_OK):
+        yield ok("home", f"{home} (does not exist yet; the first run creates it)")
+    elif not home.exists():
+        yield broken("home", f"{home} does not exist and cannot be created in {above}", elsewhere)
     elif not home.is_dir():
         yield broken("home", f"{home} is not a folder", "move it away, or set HERMES_HOME to another folder")
     else:
@@ -121,11 +120,8 @@ def check_clock(installation: Installation) -> Iterator[CheckResult]:
     if now < Path(__file__).stat().st_mtime - _DAY:
         yield warning("clock", f"{shown}, which is before hermes was installed", advice)
         return
-    ahead = [
-        file.name
-        for file in (installation.database, installation.home / "config.yaml")
-        if _changed_at(file) > now + _DAY
-    ]
+    files = [file for file in (installation.database, config_path(installation.home)) if file.exists()]
+    ahead = [file.name for file in files if file.stat().st_mtime > now + _DAY]
     if ahead:
         yield warning("clock", f"{shown}, which is before {ahead[0]} was last changed", advice)
     else:
@@ -150,13 +146,6 @@ def _write_problem(folder: Path) -> str:
     return ""
 
 
-def _changed_at(file: Path) -> float:
-    try:
-        return file.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
 _PRIVATE = 0o600
 _OTHERS = 0o077
 _WRITABLE = 0o022
@@ -176,9 +165,7 @@ def check_permissions(installation: Installation) -> Iterator[CheckResult]:
 
 def _check_home(installation: Installation) -> Iterator[CheckResult]:
     """Write access to the folder allows replacing a private file."""
-    if not installation.home.is_dir():
-        return
-    mode = stat.S_IMODE(installation.home.stat().st_mode)
+    mode = stat.S_IMODE(installation.home.stat().st_mode) if installation.home.is_dir() else 0
     if not mode & _WRITABLE:
         return
     if installation.fix and _set_mode(installation.home, mode & ~_WRITABLE):

@@ -52,10 +52,8 @@ def check_terminal(installation: Installation) -> Iterator[CheckResult]:
     if folder.is_dir():
         yield ok("terminal", f"{terminal.backend}, commands start in {folder}")
     else:
-        command = "hermes config unset terminal.cwd"
-        yield broken(
-            "terminal", f"{folder} (terminal.cwd) is not a folder", "create it, or use the default", command=command
-        )
+        detail, command = f"{folder} (terminal.cwd) is not a folder", "hermes config unset terminal.cwd"
+        yield broken("terminal", detail, "create it, or use the default", command=command)
 
 
 def check_sandbox(installation: Installation) -> Iterator[CheckResult]:
@@ -129,29 +127,25 @@ def check_skills(installation: Installation) -> Iterator[CheckResult]:
 
 def check_toolsets(installation: Installation) -> Iterator[CheckResult]:
     """Every toolset named in the configuration exists."""
-    config = installation.settings()
-    toolsets, tools = _known(installation, config)
-    named = {"toolsets": config.toolsets}
-    named |= {f"platform_toolsets.{platform}": names for platform, names in config.platform_toolsets.items()}
-    unknown = [(setting, name) for setting, names in named.items() for name in names if name.strip() not in toolsets]
-    # Single tools may be disabled by name, and disabling an unknown one does no harm.
-    odd = [name for name in config.agent.disabled_toolsets if name.strip() not in toolsets | tools]
-    for setting, name in unknown:
-        yield _unknown(setting, name, toolsets, is_harmless=bool(config.plugins.enabled))
-    for name in odd:
-        yield _unknown("agent.disabled_toolsets", name, toolsets | tools, is_harmless=True)
-    if not unknown and not odd:
-        yield ok("toolsets", ", ".join(config.toolsets) or "none")
-
-
-def _known(installation: Installation, config: Config) -> tuple[set[str], set[str]]:
-    """The toolsets and tools of a host without plugins."""
     from hermes.host import Host, HostOptions
     from hermes.tools.toolsets import ALIASES, toolsets
 
+    config = installation.settings()
+    # Those of a host without plugins.
     bare = Config(model=config.model, terminal=config.terminal)
     with Host(installation.home, bare, HostOptions(use_enabled_plugins=False), cwd=installation.cwd) as host:
-        return {*toolsets(host.tools), *ALIASES}, set(host.tools.all())
+        known, tools = {*toolsets(host.tools), *ALIASES}, set(host.tools.all())
+    named = {"toolsets": config.toolsets}
+    named |= {f"platform_toolsets.{platform}": names for platform, names in config.platform_toolsets.items()}
+    unknown = [(setting, name) for setting, names in named.items() for name in names if name.strip() not in known]
+    # Single tools may be disabled by name, and disabling an unknown one does no harm.
+    odd = [name for name in config.agent.disabled_toolsets if name.strip() not in known | tools]
+    for setting, name in unknown:
+        yield _unknown(setting, name, known, is_harmless=bool(config.plugins.enabled))
+    for name in odd:
+        yield _unknown("agent.disabled_toolsets", name, known | tools, is_harmless=True)
+    if not unknown and not odd:
+        yield ok("toolsets", ", ".join(config.toolsets) or "none")
 
 
 def _unknown(setting: str, name: str, known: set[str], *, is_harmless: bool) -> CheckResult:
