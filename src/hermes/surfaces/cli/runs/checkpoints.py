@@ -75,15 +75,14 @@ def _restore(args: argparse.Namespace, store: CheckpointStore) -> Report:
         lines.append("There is nothing to restore: the files are as they were.")
     failed = {path for path, _ in report.failed}
     notes = [plain(f"failed    {path}: {reason}") for path, reason in report.failed]
-    notes += [plain(f"left      {plan.name(file)}: {_why_left(file)}") for file in left if file.path not in failed]
+    for file in left:
+        why = "it changed after that turn; --force restores it" if file.is_conflict else "not chosen"
+        if file.path not in failed:
+            notes.append(plain(f"left      {plan.name(file)}: {file.problem or why}"))
     return Report(document, lines, notes=notes, code=1 if left else 0)
 
 
 _DONE = {"change": "restored", "create": "restored", "delete": "deleted "}
-
-
-def _why_left(file: PlannedFile) -> str:
-    return file.problem or ("it changed after that turn; --force restores it" if file.is_conflict else "not chosen")
 
 
 def _chosen(args: argparse.Namespace, plan: RestorePlan) -> list[PlannedFile]:

@@ -52,7 +52,9 @@ class Follower:
         for number in range(1, BACKUPS + 1):
             if len(lines) >= count:
                 break
-            lines = [line for line in _lines_of(rotated(self._path, number)) if wanted(line)] + lines
+            with contextlib.suppress(FileNotFoundError):
+                older = rotated(self._path, number).read_bytes().decode("utf-8", "replace").splitlines()
+                lines = [line for line in older if wanted(line)] + lines
         return lines[-count:] if count else []
 
     def new_lines(self) -> Iterator[str]:
@@ -98,13 +100,6 @@ class Follower:
             if os.path.samestat(status, opened):
                 return present[index - 1][0] if index else None
         return present[-1][0]
-
-
-def _lines_of(path: Path) -> list[str]:
-    try:
-        return path.read_bytes().decode("utf-8", "replace").splitlines()
-    except FileNotFoundError:
-        return []
 
 
 def _make_filter(level: str | None, session: str | None, turn: str | None) -> Filter:

@@ -90,8 +90,7 @@ def _verify(args: argparse.Namespace) -> Report:
             data = export_evidence(store, session_id, SealFile(hermes_home(), session_id).read())
     result = verify_evidence(data, anchors)
     _check_signatures(result, [*result.seals, *anchors], allowed)
-    names = ("session_id", "events", "redacted", "seals", "problems")
-    document = {name: getattr(result, name) for name in names}
+    document = {name: getattr(result, name) for name in ("session_id", "events", "redacted", "seals", "problems")}
     return Report(document, _verdict_lines(result, bool(allowed)), code=1 if result.problems else 0)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.base.config import Config
 from hermes.base.errors import HermesError
 from hermes.base.scope import Interrupt, new_session_id
 from hermes.host import Host, HostOptions
@@ -38,7 +37,9 @@ def _fork(args: argparse.Namespace) -> int:
     home, redactor, loaded = open_home()
     place = ForkPlace.parse(args.at)
     system = _text_of(args.system) if args.system else None
-    config = _without_plugins(loaded.config, args.disable)
+    plugins = loaded.config.plugins
+    without = msgspec.structs.replace(plugins, disabled=[*plugins.disabled, *args.disable])
+    config = msgspec.structs.replace(loaded.config, plugins=without)
     if place.step is None and system is None and args.no_run:
         raise HermesError("--no-run: a fork at a turn begins with a message; give a step, such as --at 2.1")
     with Host(home, config, HostOptions(provider=args.provider, model=args.model), redactor=redactor) as host:
@@ -93,13 +94,6 @@ def _text_of(path: str) -> str:
         return Path(path).expanduser().read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise HermesError(f"--system {path}: {getattr(error, 'strerror', None) or 'not a text file'}") from None
-
-
-def _without_plugins(config: Config, names: list[str]) -> Config:
-    if not names:
-        return config
-    plugins = msgspec.structs.replace(config.plugins, disabled=[*config.plugins.disabled, *names])
-    return msgspec.structs.replace(config, plugins=plugins)
 
 
 _AT = "the turn, or the step of a turn, from which the model is asked again"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from hermes.surfaces.cli.arguments import JSON, Action, Argument, CommandSpec, f
 from hermes.surfaces.cli.report import Report
 from hermes.surfaces.cli.runs.sessions.transcript import event_lines, hit_lines, list_lines, markdown, transcript_lines
 from hermes.surfaces.cli.runs.trace.session_argument import session_named
-from hermes.surfaces.cli.terminal import confirm, one_line, print_data, print_lines, print_note, write_private_file
+from hermes.surfaces.cli.terminal import confirm, one_line, print_data, print_lines, warn, write_private_file
 from hermes.surfaces.commands.text import plural
 
 DEFAULT_LIMIT = 20
@@ -64,27 +64,13 @@ class Journal:
         return self.redactor.redact_data(self.sessions.export(session_id))
 
     def rows(self, limit: int, *, children: bool) -> list[SessionRow]:
-        """The last sessions."""
-        return [self._redacted(row) for row in self.sessions.list(limit=limit, children=children)]
-
-    def _redacted(self, row: SessionRow) -> SessionRow:
-        return replace(row, title=self.redactor.redact(row.title))
+        """The last sessions, without secrets."""
+        found = self.sessions.list(limit=limit, children=children)
+        return [replace(row, title=self.redactor.redact(row.title)) for row in found]
 
     def close(self) -> None:
         self.store.close()
         self.runner.close()
-
-
-@contextlib.contextmanager
-def _opened_journal(_args: argparse.Namespace) -> Generator[Journal]:
-    journal = Journal(hermes_home())
-    try:
-        yield journal
-    finally:
-        journal.close()
-
-
-# -- reading --------------------------------------------------------------------------------------------------------
 
 
 def _list(args: argparse.Namespace, journal: Journal) -> Report:
@@ -139,29 +125,13 @@ def _export(args: argparse.Namespace, journal: Journal) -> None:
         write_private_file(Path(args.output), text + "\n")
 
 
-# -- changing -------------------------------------------------------------------------------------------------------
-
-
 def _delete(args: argparse.Namespace, journal: Journal) -> int:
-    chosen = {row.id: row for row in map(journal.sessions.get, args.ids)}
+    chosen = list({row.id: row for row in map(journal.sessions.get, args.ids)}.values())
+    if not args.yes and not sys.stdin.isatty():
+        raise HermesError("not a terminal: use --yes to delete without confirmation")
     if not args.yes:
-        if not sys.stdin.isatty():
-            raise HermesError("not a terminal: use --yes to delete without confirmation")
-        print_lines(list_lines(list(chosen.values()), journal.runner))
-        if not confirm(f"Delete {plural(len(chosen), 'session')}, including child agents?"):
-            print("Nothing was deleted.")
-            return 1
-    deleted: list[str] = []
-    try:
-        for session_id in chosen:
-            # A child agent's session is deleted with its parent.
-            if session_id not in deleted:
-                deleted += journal.sessions.delete(session_id, journal.runner)
-    finally:
-        if deleted:
-            print(f"Deleted {plural(len(deleted), 'session')}.")
-            _forget_elsewhere(journal, deleted)
-    return 0
+        print_lines(list_lines(chosen, journal.runner))
+    return _delete_all(args, journal, chosen, keeps_busy=False)
 
 
 def _prune(args: argparse.Namespace, journal: Journal) -> int:
@@ -169,22 +139,16 @@ def _prune(args: argparse.Namespace, journal: Journal) -> int:
     if not chosen:
         print("Nothing to delete.")
         return 0
-    count = plural(len(chosen), "session")
     if args.dry_run or not args.yes:
         print_lines(list_lines(chosen[:_MOST_LISTED], journal.runner))
         if len(chosen) > _MOST_LISTED:
             print(f"… and {len(chosen) - _MOST_LISTED} more")
     if args.dry_run:
-        print(f"{count} would be deleted, including child agents.")
+        print(f"{plural(len(chosen), 'session')} would be deleted, including child agents.")
         return 0
-    if not args.yes:
-        if not sys.stdin.isatty():
-            raise HermesError("not a terminal: use --yes to delete without confirmation, or --dry-run to only look")
-        if not confirm(f"Delete {count}, including child agents?"):
-            print("Nothing was deleted.")
-            return 1
-    _delete_unless_busy(journal, chosen)
-    return 0
+    if not args.yes and not sys.stdin.isatty():
+        raise HermesError("not a terminal: use --yes to delete without confirmation, or --dry-run to only look")
+    return _delete_all(args, journal, chosen, keeps_busy=True)
 
 
 def _unused(args: argparse.Namespace, journal: Journal) -> list[SessionRow]:
@@ -200,32 +164,42 @@ def _unused(args: argparse.Namespace, journal: Journal) -> list[SessionRow]:
     return [row for row in old if row not in kept]
 
 
-def _delete_unless_busy(journal: Journal, rows: list[SessionRow]) -> None:
+def _delete_all(args: argparse.Namespace, journal: Journal, rows: list[SessionRow], *, keeps_busy: bool) -> int:
+    """Delete the sessions, after a question unless it is answered already. One in use is kept, or an error."""
+    if not args.yes and not confirm(f"Delete {plural(len(rows), 'session')}, including child agents?"):
+        print("Nothing was deleted.")
+        return 1
     deleted: list[str] = []
     try:
         for row in rows:
+            if row.id in deleted:
+                continue  # a child agent's session is deleted with its parent
             try:
                 deleted += journal.sessions.delete(row.id, journal.runner)
             except SessionBusy as error:
+                if not keeps_busy:
+                    raise
                 print(f"Kept: {error}")
     finally:
-        print(f"Deleted {plural(len(deleted), 'session')}.")
+        if deleted or keeps_busy:
+            print(f"Deleted {plural(len(deleted), 'session')}.")
         if deleted:
             _forget_elsewhere(journal, deleted)
+    return 0
 
 
 def _forget_elsewhere(journal: Journal, deleted: list[str]) -> None:
     """Remove deleted sessions from the search index, and their checkpoints."""
-    try:
-        journal.index.forget(deleted)
-    except JournalError as error:
-        print_note(f"Warning: the search index still contains them: {one_line(str(error))}")
     from hermes.tools.files.checkpoints.store import CheckpointError, delete_checkpoints_of
 
     try:
+        journal.index.forget(deleted)
+    except JournalError as error:
+        warn(f"the search index still contains them: {one_line(str(error))}")
+    try:
         delete_checkpoints_of(journal.home, deleted)
     except CheckpointError as error:
-        print_note(f"Warning: their checkpoints are still there: {one_line(str(error))}")
+        warn(f"their checkpoints are still there: {one_line(str(error))}")
 
 
 def _rename(args: argparse.Namespace, journal: Journal) -> None:
@@ -237,16 +211,13 @@ def _rename(args: argparse.Namespace, journal: Journal) -> None:
 
 def _document(records: list[dict[str, Any]]) -> dict[str, Any]:
     """The records of an export by kind, in one object."""
-    document: dict[str, Any] = {"session": {}, "turns": [], "model_calls": [], "messages": [], "events": []}
+    document: dict[str, Any] = {"session": {}, "turns": [], "model_calls": [], "messages": []}
     for record in records:
-        kind = record["record"]
         rest = {name: value for name, value in record.items() if name != "record"}
-        if kind == "session":
+        if record["record"] == "session":
             document["session"] = rest
         else:
-            document[f"{kind}s"].append(rest)
-    if not document["events"]:
-        del document["events"]
+            document.setdefault(f"{record['record']}s", []).append(rest)
     return document
 
 
@@ -255,7 +226,7 @@ _YES = flag("--yes, -y", "do not ask")
 
 COMMAND = CommandSpec(
     default="list",
-    opened=_opened_journal,
+    opened=lambda _args: contextlib.closing(Journal(hermes_home())),
     epilog=_EXAMPLES,
     actions=(
         Action("list", _list, "list the last sessions, newest first (the default)").takes(

@@ -33,9 +33,6 @@ _DETAIL = "      "
 _WHO = {"user": "You", "assistant": "Assistant", "system": "System"}
 
 
-# -- lists ----------------------------------------------------------------------------------------------------------
-
-
 def list_lines(rows: Sequence[SessionRow], runner: Runner, waiting: Container[str] = ()) -> Iterator[str]:
     """A table of sessions, a line each. The turns of those in ``waiting`` wait for an answer."""
     is_narrow = terminal_width(80) < _NARROW
@@ -68,9 +65,6 @@ def event_lines(records: Iterable[Record]) -> Iterator[str]:
         name = f"{event['kind']} {event['key']}".strip()
         body = msgspec.json.encode(event["body"]).decode()
         yield _fitted(f"{event['seq']:>5}  {_clock(event['at'])}  {name:<22}  {one_line(body)}")
-
-
-# -- a conversation -------------------------------------------------------------------------------------------------
 
 
 class RecordedCall(msgspec.Struct, frozen=True):
@@ -114,7 +108,9 @@ class Transcript:
         """The model calls of one reply: the successful ones, or the failed ones."""
         for call in self._model_calls[turn["id"], f"model:{step}"]:
             if (call["status"] == "ok") == ok:
-                yield _model_call_line(call)
+                outcome = "" if ok else f"{call['status']}: {one_line(call['error'] or '', 200)}"
+                parts = (one_line(call["model"], 60), outcome, _usage(call), short_duration(call["duration"]))
+                yield ", ".join(filter(None, parts))
 
     def tool_lines(self, turn: Record, message: Record, width: int) -> Iterator[str]:
         """The tool calls of a reply with their results; long arguments are cut to the width."""
@@ -178,19 +174,18 @@ def markdown(records: Iterable[Record]) -> str:
 
 
 def _heading(session: Record, runner: Runner) -> Iterator[str]:
-    yield f"Session  {session['id']}"
-    yield f"Title    {one_line(session['title']) or '(no title)'}"
-    yield f"Started  {_date(session['created_at'])}, last used {_ago(session['updated_at'])}"
-    yield f"Folder   {one_line(session['cwd'])}"
-    yield f"Model    {_model(session)}"
-    yield f"Turns    {session['turns']}, {_state(session['state'], session['runner'], runner)}"
-    usage = _usage(session)
-    if usage:
-        yield f"Usage    {usage}"
-    if session["parent_id"]:
-        yield f"Parent   {session['parent_id']}"
-    if session["branched_from"]:
-        yield f"Branch   of {session['branched_from']}"
+    facts = {
+        "Session": session["id"],
+        "Title": one_line(session["title"]) or "(no title)",
+        "Started": f"{_date(session['created_at'])}, last used {_ago(session['updated_at'])}",
+        "Folder": one_line(session["cwd"]),
+        "Model": _model(session),
+        "Turns": f"{session['turns']}, {_state(session['state'], session['runner'], runner)}",
+        "Usage": _usage(session),
+        "Parent": session["parent_id"],
+        "Branch": session["branched_from"] and f"of {session['branched_from']}",
+    }
+    yield from (f"{name:<7}  {fact}" for name, fact in facts.items() if fact or name == "Folder")
 
 
 def _who(message: Record) -> str:
@@ -209,12 +204,6 @@ def _ending(result: Record | None) -> str:
     return f"{ending}: {one_line(result['error_message'], 200)}" if result["error_message"] else ending
 
 
-def _model_call_line(call: Record) -> str:
-    outcome = "" if call["status"] == "ok" else f"{call['status']}: {one_line(call['error'] or '', 200)}"
-    parts = (one_line(call["model"], 60), outcome, _usage(call), short_duration(call["duration"]))
-    return ", ".join(filter(None, parts))
-
-
 def _model(session: Record) -> str:
     return one_line("/".join(filter(None, (session["provider"], session["model"])))) or "unknown model"
 
@@ -231,9 +220,6 @@ def _state(state: str, owner: str | None, runner: Runner) -> str:
     if state == "running" and not (owner and runner.is_alive(owner)):
         return "cut off"
     return state
-
-
-# -- times and widths -------------------------------------------------------------------------------------------------
 
 
 def _ago(then: float) -> str:

@@ -7,11 +7,13 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes.base.config import hermes_home
 from hermes.base.config.secrets import home_redactor
@@ -34,13 +36,12 @@ from hermes.surfaces.cli.arguments import (
 from hermes.surfaces.cli.report import Report, aligned
 from hermes.surfaces.cli.runs.trace.format import NARROW, cost, duration, event_text, width
 from hermes.surfaces.cli.runs.trace.session_argument import open_store, session_named
-from hermes.surfaces.cli.terminal import cells, fitted, has_colour, one_line, shows_unicode
+from hermes.surfaces.cli.terminal import cells, fitted, has_colour, one_line, shows_unicode, write_private_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hermes.journal.history.tail import StreamedEvent
     from hermes.journal.usage.overview import Overview
-    from hermes.trace.clean import Cleaner
     from hermes.trace.records import SessionRecord
 
 DEFAULT_LIMIT = 20
@@ -49,8 +50,16 @@ _NO_LIMIT = 1_000_000_000
 _POLL_SECONDS = 0.2
 _LONGEST_NAME = 50
 _SHORTEST_NAME = 12
-#: The names of ``hermes.trace.formats``.
-FORMATS = ("atif", "atof", "otlp", "openinference", "jsonl")
+#: The modules of ``hermes.trace.formats``, and the function of each: it gives one document, or lines.
+FORMATS = {"atif": "document", "atof": "lines", "otlp": "export", "openinference": "export", "jsonl": "lines"}
+#: Formats of spans lose the same.
+_SPANS_CANNOT_HOLD = (
+    "Approvals and marks as spans: they are events of the span they belong to.",
+    "A session as a span: every turn is a trace of its own, and the session an attribute of its spans.",
+    "Turns copied into a branch: they belong to their original session.",
+    "A turn that has not ended: its span ends where the record stops.",
+    "Images: only placeholders are kept.",
+)
 
 _EXAMPLES = """
 An id may be shortened to a unique beginning. Without one, the last session is used.
@@ -66,8 +75,6 @@ examples:
   hermes trace verify run.json                       a file in the format atif or atof
 """
 
-
-# -- list -----------------------------------------------------------------------------------------------------------
 
 _HEADINGS = ("ID", "STARTED", "TURNS", "CALLS", "TOOLS", "TOKENS", "COST")
 
@@ -111,9 +118,6 @@ def _title(row: Overview, runner: Runner, redactor: Redactor) -> str:
     return f"{note}{'> ' if row.parent_id else ''}{title}"
 
 
-# -- show -----------------------------------------------------------------------------------------------------------
-
-
 def _show(args: argparse.Namespace) -> Report:
     from hermes.trace.journal.session import session_record
 
@@ -127,7 +131,9 @@ def _show(args: argparse.Namespace) -> Report:
 def _chart_lines(session: SessionRecord, only: int | None) -> Iterator[str]:
     from hermes.surfaces.cli.runs.trace.timeline import ChartStyle, draw, side_rows, summary, turn_rows
 
-    style = ChartStyle(width(), _has_unicode(), has_colour())
+    # Files and pipes take every character.
+    has_unicode = not sys.stdout.isatty() or shows_unicode(sys.stdout.encoding, os.environ.get("TERM"))
+    style = ChartStyle(width(), has_unicode, has_colour())
     yield fitted(f"{session.id}  {one_line(session.title)}", style.width)
     yield fitted(summary(session), style.width)
     for number, turn in enumerate(session.turns, start=1):
@@ -139,45 +145,67 @@ def _chart_lines(session: SessionRecord, only: int | None) -> Iterator[str]:
         yield from draw(side_rows(session), style)
 
 
-def _has_unicode() -> bool:
-    # Files and pipes take every character.
-    return not sys.stdout.isatty() or shows_unicode(sys.stdout.encoding, os.environ.get("TERM"))
+def _export(args: argparse.Namespace) -> Report:
+    module = import_module(f"hermes.trace.formats.{args.to}")
+    if args.explain:
+        lost = getattr(module, "CANNOT_HOLD", _SPANS_CANNOT_HOLD)
+        return Report(None, [f"{args.to} cannot represent, or represents differently:", *(f"- {one}" for one in lost)])
+    from hermes.trace.journal.session import session_record
+
+    with open_store() as store:
+        record = session_record(store, session_named(store, args.session), home_redactor(hermes_home()))
+    made = getattr(module, FORMATS[args.to])(record)
+    lines: Iterable[bytes] = made if FORMATS[args.to] == "lines" else (msgspec.json.encode(made),)
+    return _written(b"\n".join(lines).decode(), args.output)
 
 
-# -- tail -----------------------------------------------------------------------------------------------------------
+def _html(args: argparse.Namespace) -> Report:
+    from hermes.surfaces.web.documents.export import session_document
+    from hermes.trace.clean import Cleaner
+
+    with open_store() as store, contextlib.closing(store.new_runner()) as runner:
+        session_id = session_named(store, args.session)
+        text = session_document(store, session_id, runner.is_alive, Cleaner(home_redactor(hermes_home())))
+    return _written(text.removesuffix("\n"), args.output or f"{session_id}.html")
 
 
-def _tail(args: argparse.Namespace) -> None:
+def _written(text: str, output: str) -> Report:
+    if output != "-":
+        write_private_file(Path(output), f"{text}\n")
+    return Report(None, data=text if output == "-" else "")
+
+
+def _tail(args: argparse.Namespace) -> Report:
+    events = _streamed(args)
+    return Report(events, map(_event_line, events), is_stream=True)
+
+
+def _streamed(args: argparse.Namespace) -> Iterator[StreamedEvent]:
+    """The last events without secrets, and new ones as they come."""
     from hermes.journal.history.tail import EventStream
     from hermes.trace.clean import Cleaner
 
     with open_store() as store:
         clean = Cleaner(home_redactor(hermes_home()))
         stream = EventStream(store, session_named(store, args.session) if args.session else None)
-        for event in stream.last(args.events):
-            _print_event(event, clean, args.json)
-        while args.follow:
+        events = stream.last(args.events)
+        while True:
+            for event in events:
+                yield replace(event, body=clean.value(event.body))
+            if not args.follow:
+                return
             sys.stdout.flush()
             time.sleep(_POLL_SECONDS)
-            for event in stream.new():
-                _print_event(event, clean, args.json)
+            events = stream.new()
 
 
-def _print_event(event: StreamedEvent, clean: Cleaner, as_json: bool) -> None:
-    body: Any = clean.value(event.body)
-    if as_json:
-        fields = {name: getattr(event, name) for name in event.__struct_fields__}
-        print(msgspec.json.encode({**fields, "body": body}).decode())
-        return
+def _event_line(event: StreamedEvent) -> str:
     clock = time.strftime("%H:%M:%S", time.localtime(event.at))
     name = f"{event.kind} {event.key}".strip()
-    text = one_line(event_text(event.kind, event.key, body))
+    text = one_line(event_text(event.kind, event.key, event.body))
     room = width()
     start = f"{event.session_id:<22}  {name:<22}" if room >= NARROW else name
-    print(fitted(f"{clock}  {start}  {text}", room))
-
-
-# -- verify ---------------------------------------------------------------------------------------------------------
+    return fitted(f"{clock}  {start}  {text}", room)
 
 
 def _verify(args: argparse.Namespace) -> Report:
@@ -200,12 +228,10 @@ def _check_sessions(args: argparse.Namespace) -> dict[str, list[Any]]:
     from hermes.trace.verify.session import verify
 
     with open_store() as store:
-        sessions = Sessions(store)
-        ids = (
-            [row.id for row in sessions.list(limit=2**31, children=True)]
-            if args.all
-            else [session_named(store, args.session)]
-        )
+        if args.all:
+            ids = [row.id for row in Sessions(store).list(limit=2**31, children=True)]
+        else:
+            ids = [session_named(store, args.session)]
         return {session_id: list(verify(inspect_session(store, session_id))) for session_id in ids}
 
 
@@ -216,9 +242,6 @@ def _check_file(path: Path, form: str) -> list[Any]:
         return list(verify_file(path.read_bytes(), form))
     except OSError as error:
         raise HermesError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-# -- stats ----------------------------------------------------------------------------------------------------------
 
 
 def _stats(args: argparse.Namespace) -> Report:
@@ -278,17 +301,13 @@ COMMAND = CommandSpec(
             Argument("--turn N", "only turn N, counted from 1", type=int),
             flag("--json", "print the records as one JSON document"),
         ),
-        Action(
-            "export", "runs.trace.export:run_export", "write a session in a format of other tools, secrets redacted"
-        ).takes(
+        Action("export", _export, "write a session in a format of other tools, secrets redacted").takes(
             _SESSION,
-            Argument("--to", "the format (default: atif)", choices=FORMATS, default="atif"),
+            Argument("--to", "the format (default: atif)", choices=tuple(FORMATS), default="atif"),
             Argument("-o, --output FILE", "write to FILE, readable only by you", default="-"),
             flag("--explain", "list what the format cannot represent, and export nothing"),
         ),
-        Action(
-            "html", "runs.trace.export:run_html", "write the timeline of a session as one HTML file, secrets redacted"
-        ).takes(
+        Action("html", _html, "write the timeline of a session as one HTML file, secrets redacted").takes(
             _SESSION,
             Argument(
                 "-o, --output FILE", "write to FILE, readable only by you (SESSION.html); - prints it", default=""

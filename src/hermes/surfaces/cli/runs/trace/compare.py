@@ -55,12 +55,10 @@ def _difference_lines(runs: list[Recording], differences: list[Difference], tota
 
 
 def _total_rows(totals: list[Totals]) -> list[tuple[str, str, str]]:
-    rows: list[tuple[str, str, str]] = []
-    for name in totals[0].__struct_fields__:
-        values = [getattr(one, name) for one in totals]
-        shown = [_number_text(value) for value in values]
-        rows.append((name.replace("_", " "), shown[0], shown[1]))
-    return rows
+    return [
+        (name.replace("_", " "), _number_text(getattr(totals[0], name)), _number_text(getattr(totals[1], name)))
+        for name in totals[0].__struct_fields__
+    ]
 
 
 def _number_text(value: float | None) -> str:
@@ -76,9 +74,6 @@ def _page(runs: list[Recording], differences: list[Difference], totals: list[Tot
     parts = [table(("", runs[0].id, runs[1].id), _total_rows(totals))]
     parts += [diff_block(one.place, difference_lines(one)[1:]) for one in differences]
     return page(f"{len(differences)} differences", parts)
-
-
-# -- bisect ---------------------------------------------------------------------------------------------------------
 
 
 def run_bisect(args: argparse.Namespace) -> int:

@@ -46,7 +46,7 @@ def event_text(kind: str, key: str, body: Body) -> str:
         return f"in flight: {', '.join(body['in_flight'])}" if body["in_flight"] else ""
     if kind.startswith(("step_", "dispatch_")):
         return _step_text(kind, key.partition(":")[0], body)
-    return _compaction(body) if kind == "compacted" else ""
+    return compaction(body) if kind == "compacted" else ""
 
 
 def _step_text(kind: str, what: str, body: Body) -> str:
@@ -59,11 +59,12 @@ def _step_text(kind: str, what: str, body: Body) -> str:
         calls = ", ".join(call["name"] for call in reply["tool_calls"])
         return f"calls {calls}" if calls else reply["content"]
     if what == "compact":
-        return _compaction(body)
+        return compaction(body)
     if what == "final":
         return body["text"]
     return f"{len(body['tools'])} tools offered" if what == "setup" else ""
 
 
-def _compaction(body: Body) -> str:
+def compaction(body: Body) -> str:
+    """How much a compaction saved."""
     return f"about {body['tokens_before']:,} tokens reduced to {body['tokens_after']:,}"

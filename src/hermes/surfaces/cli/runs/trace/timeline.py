@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from hermes.surfaces.cli.runs.trace.format import NARROW, cost, duration
+from hermes.surfaces.cli.runs.trace.format import NARROW, compaction, cost, duration
 from hermes.surfaces.cli.terminal import cells, fitted, one_line
 from hermes.surfaces.commands.text import plural
 from hermes.trace.records import Mark, ModelStep, SessionRecord, SideCall, ToolStep, TurnRecord, UsageRecord, family
@@ -39,15 +39,8 @@ def turn_rows(session: SessionRecord, turn: TurnRecord, depth: int = 0) -> Itera
     """A turn with its steps by start time; children are nested under the call that started them."""
     children = session.children_by_call()
     notes = [turn.status, *(["undone"] if turn.undone else []), *(["copied"] if turn.copied else [])]
-    yield Row(
-        depth,
-        "turn",
-        _label(_user_text(turn)),
-        turn.started_at,
-        turn.ended_at,
-        ", ".join(notes),
-        turn.status == "failed",
-    )
+    label, failed = _label(_user_text(turn)), turn.status == "failed"
+    yield Row(depth, "turn", label, turn.started_at, turn.ended_at, ", ".join(notes), failed)
     parts: list[ModelStep | ToolStep | SideCall | Mark] = [
         *(mark for mark in turn.marks if mark.name != "undone"),
         *turn.side_calls,
@@ -64,7 +57,8 @@ def turn_rows(session: SessionRecord, turn: TurnRecord, depth: int = 0) -> Itera
         elif isinstance(part, SideCall):
             yield _side_row(part, depth + 1)
         else:
-            yield Row(depth + 1, "mark", part.name, part.at, part.at, _mark_text(part))
+            is_counted = part.name == "compacted" and "tokens_before" in part.data
+            yield Row(depth + 1, "mark", part.name, part.at, part.at, compaction(part.data) if is_counted else "")
 
 
 def _model_rows(step: ModelStep, depth: int) -> Iterator[Row]:
@@ -115,9 +109,6 @@ def _side_row(call: SideCall, depth: int) -> Row:
     return Row(depth, "side", label, attempt.started_at, attempt.ended_at, detail, failed)
 
 
-# -- text -----------------------------------------------------------------------------------------------------------
-
-
 def usage_text(usage: UsageRecord | None, *, cached: bool = True) -> str:
     """Tokens and cost in few characters."""
     if usage is None:
@@ -144,13 +135,6 @@ def summary(session: SessionRecord) -> str:
     parts += [plural(turns, "turn"), plural(model_calls, "model call"), plural(tools, "tool call")]
     parts += [f"{children} children" if children > 1 else "1 child"] if children else []
     return ", ".join([*filter(None, parts), usage_text(usage)])
-
-
-def _mark_text(mark: Mark) -> str:
-    data = mark.data
-    if mark.name == "compacted" and "tokens_before" in data:
-        return f"about {data['tokens_before']:,} tokens reduced to {data['tokens_after']:,}"
-    return ""
 
 
 def _start_of(part: ModelStep | ToolStep | SideCall | Mark) -> float:
