@@ -96,7 +96,7 @@ def visit(address: str) -> None:
 def sign_in(home: Path, server: McpHttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text(f"mcp_servers: {{web: {{url: '{server.url}', auth: oauth}}}}\n")
-    monkeypatch.setattr("hermes.surfaces.cli.extend.mcp.sign_in._show", visit)
+    monkeypatch.setattr("hermes.surfaces.cli.extend.mcp.entries._show_address", visit)
     assert main(["mcp", "login", "web"]) == 0
 
 

@@ -22,13 +22,13 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "extend the agent": {
         "plugins": (".extend.plugins.command", "List, enable, install, check and create plugins."),
-        "skills": (".extend.skills.command", "List, add, check and remove skills."),
+        "skills": (".extend.skills", "List, add, check and remove skills."),
         "hooks": (".extend.hooks.command", "List, test, accept and revoke hook commands; print the hook contract."),
         "mcp": (".extend.mcp.command", "Add, list, test and configure MCP servers; serve this agent as one."),
     },
     "set it up": {
-        "model": (".setup.model.command", "Show, list, set and test the model."),
-        "auth": (".setup.auth.command", "Add, list and remove API keys and sign-ins."),
+        "model": (".setup.model.show", "Show, list, set and test the model."),
+        "auth": (".setup.auth", "Add, list and remove API keys and sign-ins."),
         "local": (".setup.local", "Install, show and remove the embedded model, which needs no key."),
         "config": (".setup.config", "Show and change the configuration."),
         "approvals": (".setup.approvals", "Show, explain and revoke allowed commands."),
@@ -42,7 +42,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "run it for others": {
         "gateway": (".serve.gateway.command", "Run this agent on chat platforms; let users in."),
         "api": (".serve.api", "Serve this agent to programs that use OpenAI's API."),
-        "a2a": (".serve.a2a.command", "Serve this agent to other agents, and call them."),
+        "a2a": (".serve.a2a", "Serve this agent to other agents, and call them."),
         "acp": (".serve.acp", "Serve this agent to an editor, over the Agent Client Protocol."),
         "web": (".serve.web", "Show sessions, timelines, approvals and costs in a browser, and chat there."),
         "cron": (".serve.cron", "Run prompts at set times: add, list, change and run schedules."),

@@ -23,7 +23,7 @@ from hermes.surfaces.cli import opened_home
 from hermes.surfaces.cli.arguments import JSON, Action, Argument, CommandSpec, flag, positive_number
 from hermes.surfaces.cli.chat.signals import handled_signals
 from hermes.surfaces.cli.report import Report, table
-from hermes.surfaces.cli.terminal import one_line, print_data, print_error, print_json, print_note, print_warnings
+from hermes.surfaces.cli.terminal import one_line, print_warnings
 from hermes.surfaces.commands.text import duration, plural
 
 if TYPE_CHECKING:
@@ -50,9 +50,6 @@ examples:
 def _opened(home: Path) -> Generator[Schedules]:
     with contextlib.closing(home_store(home)) as store:
         yield Schedules(store)
-
-
-# -- making and changing --------------------------------------------------------------------------------------------
 
 
 def _add(args: argparse.Namespace, home: Path) -> Report:
@@ -119,16 +116,11 @@ def _edit(args: argparse.Namespace, home: Path) -> Report:
     return _changed(schedule, "changed", home)
 
 
-def _pause(args: argparse.Namespace, home: Path) -> Report:
+def _pause_or_resume(args: argparse.Namespace, home: Path) -> Report:
     with _opened(home) as schedules:
-        schedule = schedules.pause(schedules.get(args.id), args.reason)
-    return _changed(schedule, "paused", home)
-
-
-def _resume(args: argparse.Namespace, home: Path) -> Report:
-    with _opened(home) as schedules:
-        schedule = schedules.resume(schedules.get(args.id))
-    return _changed(schedule, "resumed", home)
+        found = schedules.get(args.id)
+        schedule = schedules.resume(found) if args.reason is None else schedules.pause(found, args.reason)
+    return _changed(schedule, "resumed" if args.reason is None else "paused", home)
 
 
 def _remove(args: argparse.Namespace, home: Path) -> Report:
@@ -168,16 +160,13 @@ def _folder(named: str) -> str:
     return str(folder)
 
 
-# -- showing --------------------------------------------------------------------------------------------------------
-
-
 def _list(args: argparse.Namespace, home: Path) -> Report:
     with _opened(home) as schedules:
         found = schedules.list(include_done=args.all)
     return Report(
         [asdict(one) for one in found],
         heads=("ID", "STATE", "NEXT", "WHEN", "NAME"),
-        rows=[(one.id, one.state, _next_text(one), one.timing, one_line(_name(one), 80)) for one in found],
+        rows=[(one.id, one.state, _next_time(one)[:16], one.timing, one_line(_name(one), 80)) for one in found],
         empty="No schedules. 'hermes cron add WHEN PROMPT' makes one; 'hermes cron --help' has examples.",
         notes=_notes_without_scheduler(found, home),
     )
@@ -190,8 +179,8 @@ def _name(schedule: Schedule) -> str:
     return schedule.name + (f" ({'; '.join(notes)})" if notes else "")
 
 
-def _next_text(schedule: Schedule) -> str:
-    return schedule.clock(schedule.next_fire)[:16] if schedule.next_fire else "-"
+def _next_time(schedule: Schedule) -> str:
+    return schedule.clock(schedule.next_fire) if schedule.next_fire else "-"
 
 
 def _show(args: argparse.Namespace, home: Path) -> Report:
@@ -206,7 +195,7 @@ def _show(args: argparse.Namespace, home: Path) -> Report:
         ("name", one.name),
         ("state", f"{one.state}: {one.reason}" if one.reason else one.state),
         ("when", f"{one.timing} ({one.zone})"),
-        ("next", one.clock(one.next_fire) if one.next_fire else "-"),
+        ("next", _next_time(one)),
         ("delivers", describe(one.deliver)),
         ("folder", one.cwd),
         ("model", " ".join(filter(None, (one.provider, one.model))) or "as configured"),
@@ -269,16 +258,13 @@ def _next(args: argparse.Namespace, home: Path) -> Report:
     return Report(document, map(schedule.clock, times) if times else ["it fires no more"])
 
 
-# -- running --------------------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def _scheduler(home: Path, on_report: Callable[[RunReport], None]) -> Generator[tuple[Host, Scheduler]]:
     from hermes.base.log import setup_logging
     from hermes.base.sanitize import Redactor
     from hermes.base.scope import SCHEDULED
     from hermes.host import Host, HostOptions
-    from hermes.service.dispatch.choose import missing_workers
+    from hermes.service.dispatch.choose import make_dispatcher, missing_workers, runs_on_workers
     from hermes.service.schedules.scheduler import Scheduler
     from hermes.surfaces.gateway.schedules import ScheduleOutbox
     from hermes.surfaces.gateway.status import read_status
@@ -287,123 +273,76 @@ def _scheduler(home: Path, on_report: Callable[[RunReport], None]) -> Generator[
     setup_logging(home, redactor=redactor)
     loaded = load_config(home)
     options = HostOptions(platform=SCHEDULED, unattended=True)
-    with (
-        Host(home, loaded.config, options, redactor=redactor) as host,
-        _run_turns(host) as turns,
-    ):
+    with Host(home, loaded.config, options, redactor=redactor) as host, contextlib.ExitStack() as stack:
+        turns: RunTurns | None = None
+        if runs_on_workers(host.config):
+            from hermes.service.dispatch.scheduled import DispatchedRuns
+
+            dispatcher = make_dispatcher(host)
+            dispatcher.start()
+            stack.callback(dispatcher.release)
+            turns = DispatchedRuns(host, dispatcher)
         print_warnings((*loaded.warnings, *host.notices, *missing_workers(host)), redactor.redact)
         outbox = ScheduleOutbox(host.store, lambda: (status := read_status(home)) is not None and status.is_running)
         yield host, Scheduler(host, turns=turns, outbox=outbox, on_report=on_report)
 
 
-@contextlib.contextmanager
-def _run_turns(host: Host) -> Generator[RunTurns | None]:
-    """What runs the turns of scheduled runs: workers, or None for this process."""
-    from hermes.service.dispatch.choose import make_dispatcher, runs_on_workers
+def _run_now(args: argparse.Namespace, home: Path) -> Report:
+    from hermes.service.schedules.run import BY_HAND, run_data
 
-    if not runs_on_workers(host.config):
-        yield None
-        return
-    from hermes.service.dispatch.scheduled import DispatchedRuns
-
-    dispatcher = make_dispatcher(host)
-    dispatcher.start()
-    try:
-        yield DispatchedRuns(host, dispatcher)
-    finally:
-        dispatcher.release()
-
-
-def _run_now(args: argparse.Namespace, home: Path) -> int:
     with _opened(home) as schedules:
         schedule = schedules.get(args.id)
-    with _scheduler(home, _ignore) as (_host, scheduler):
-        report = _interruptible(scheduler, schedule)
-    if args.json:
-        from hermes.service.schedules.run import run_data
-
-        print_json(run_data(report))
-    else:
-        if report.answer:
-            print_data(report.answer)
-        if report.delivery:
-            print_note(report.delivery)
-        if report.error:
-            print_error(report.error)
-        print(f"session_id: {report.run.session_id}", file=sys.stderr)
-    return 1 if report.error else 0
-
-
-def _interruptible(scheduler: Scheduler, schedule: Schedule) -> RunReport:
-    """Run a schedule; a signal interrupts it."""
-    from hermes.service.schedules.run import BY_HAND
-
-    run = scheduler.begin(schedule)
-
-    def interrupt(_number: int, _frame: object) -> None:
-        run.interrupt.cancel(BY_HAND)
-
-    with handled_signals(interrupt):
-        return run.execute()
+    with _scheduler(home, lambda _report: None) as (_host, scheduler):
+        run = scheduler.begin(schedule)
+        with handled_signals(lambda _number, _frame: run.interrupt.cancel(BY_HAND)):
+            report = run.execute()
+    error = f"Error: {report.error}" if report.error else ""
+    notes = filter(None, (report.delivery, error, f"session_id: {report.run.session_id}"))
+    return Report(run_data(report), data=report.answer, notes=notes, code=1 if report.error else 0)
 
 
 def _tick(_args: argparse.Namespace, home: Path) -> Report:
-    reports: list[RunReport] = []
-    # Most ticks find nothing: those build no host.
-    if _has_work(home):
-        with _scheduler(home, reports.append) as (_host, scheduler), _stopping(scheduler):
-            while scheduler.tick():
-                scheduler.join()
+    import threading
+
+    from hermes.service.schedules.fires import FireLedger
     from hermes.service.schedules.run import run_data
 
-    failed = any(report.error for report in reports)
-    return Report([run_data(report) for report in reports], map(_report_line, reports), code=1 if failed else 0)
-
-
-def _has_work(home: Path) -> bool:
-    from hermes.service.schedules.fires import FireLedger
-
+    reports: list[RunReport] = []
+    # Most ticks find nothing: those build no host.
     with contextlib.closing(home_store(home)) as store:
         ledger = FireLedger(store, store.new_runner(), load_config(home).config.cron, time.time)
-        return ledger.has_work()
+        has_work = ledger.has_work()
+    if has_work:
+        with _scheduler(home, reports.append) as (_host, scheduler):
+            # A signal leaves the runs to the next tick; waiting for threads is nothing for a handler.
+            closing = threading.Thread(target=scheduler.close, daemon=True)
+            with handled_signals(lambda _number, _frame: None if closing.ident else closing.start()):
+                while scheduler.tick():
+                    scheduler.join()
+    failed = any(report.error for report in reports)
+    return Report([run_data(report) for report in reports], map(_report_line, reports), code=1 if failed else 0)
 
 
 def _daemon(_args: argparse.Namespace, home: Path) -> None:
     import threading
 
+    from hermes.service.schedules.provider import serve
+
+    def show(report: RunReport) -> None:
+        print(_report_line(report), flush=True)
+
     stop = threading.Event()
-    with _scheduler(home, _print_report) as (host, scheduler), _stopping(scheduler, stop):
-        from hermes.service.schedules.provider import serve
+    with _scheduler(home, show) as (host, scheduler):
 
-        active = [one for one in Schedules(host.store).list() if one.state == "active"]
-        print(f"scheduler {os.getpid()} runs with {plural(len(active), 'active schedule')}", flush=True)
-        serve(host, scheduler, stop)
-        scheduler.close()
-
-
-@contextlib.contextmanager
-def _stopping(scheduler: Scheduler, stop: Any = None) -> Generator[None]:
-    """While the block runs, SIGINT and SIGTERM stop the scheduler: its runs are left to the next one."""
-    import threading
-
-    def handle(_number: int, _frame: object) -> None:
-        if stop is not None:
+        def end(_number: int, _frame: object) -> None:
             stop.set()
             scheduler.wake()
-        else:
-            # Waiting for threads is nothing for a signal handler.
-            threading.Thread(target=scheduler.close, daemon=True).start()
 
-    with handled_signals(handle):
-        yield
-
-
-def _ignore(_report: RunReport) -> None:
-    """For a run whose report is returned."""
-
-
-def _print_report(report: RunReport) -> None:
-    print(_report_line(report), flush=True)
+        with handled_signals(end):
+            active = [one for one in Schedules(host.store).list() if one.state == "active"]
+            print(f"scheduler {os.getpid()} runs with {plural(len(active), 'active schedule')}", flush=True)
+            serve(host, scheduler, stop)
+            scheduler.close()
 
 
 def _report_line(report: RunReport) -> str:
@@ -446,10 +385,10 @@ COMMAND = CommandSpec(
             *_FIELDS,
         ),
         Action("run", _run_now, "run a schedule now and print the answer").takes(JSON, _ID),
-        Action("pause", _pause, "stop a schedule until it is resumed").takes(
+        Action("pause", _pause_or_resume, "stop a schedule until it is resumed").takes(
             JSON, Argument("--reason TEXT", "why", default=""), _ID
         ),
-        Action("resume", _resume, "start a paused schedule again").takes(JSON, _ID),
+        Action("resume", _pause_or_resume, "start a paused schedule again", defaults={"reason": None}).takes(JSON, _ID),
         Action("remove", _remove, "delete a schedule; its sessions stay", aliases=("rm",)).takes(JSON, _ID),
         Action("history", _history, "list past runs").takes(
             JSON,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,21 +45,17 @@ def _serve(args: argparse.Namespace) -> None:
         warnings = list(loaded.warnings)
         service = _service(stack, home, loaded.config, redactor, warnings, has_chat=not args.no_chat)
         print_warnings(warnings, redactor.redact)
-        announce = _announcer(args.open)
+
+        def announce(url: str) -> None:
+            print(url, flush=True)
+            if args.open:
+                import webbrowser
+
+                webbrowser.open(url)
+
         run_until_signal(
             lambda stop: serve_page(service, access, args.host, args.port, stop, announce, args.public_url)
         )
-
-
-def _announcer(opens: bool) -> Callable[[str], None]:
-    def announce(url: str) -> None:
-        print(url, flush=True)
-        if opens:
-            import webbrowser
-
-            webbrowser.open(url)
-
-    return announce
 
 
 def _service(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -35,37 +35,9 @@ _DECISIONS = {
 }
 
 
-def list_lines(
-    always: Sequence[str],
-    grants: Sequence[QuestionRow],
-    pending: Sequence[QuestionRow],
-    recent: Sequence[QuestionRow],
-    config: Path,
-) -> Iterator[str]:
-    """Allowed commands, open questions and answers, each under a heading."""
-    if not (always or grants or pending or recent):
-        yield "No approvals and no questions yet."
-        return
-    sections: tuple[tuple[str, Iterable[str]], ...] = (
-        (f"Always allowed (command_allowlist in {config}):", map(plain, always)),
-        ("Allowed in a session:", map(_grant_line, grants)),
-        ("Waiting for an answer:", map(_pending_line, pending)),
-        ("Last answers:", map(_recent_line, recent)),
-    )
-    first = True
-    for heading, lines in sections:
-        shown = list(lines)
-        if shown:
-            yield from ([] if first else [""])
-            yield heading
-            yield from (f"  {line}" for line in shown)
-            first = False
-
-
 def explained_lines(assessment: Assessment, reviewer: str) -> Iterator[str]:
     """The policy findings for a command, and the decision with the current settings."""
-    verdict = assessment.verdict
-    yield f"{verdict}: {_DECISIONS[verdict]}"
+    yield f"{assessment.verdict}: {_DECISIONS[assessment.verdict]}"
     for finding in assessment.found:
         yield f"  {finding.rule}: {plain(finding.description)}"
         yield f"    {one_line(finding.part)}"
@@ -81,19 +53,6 @@ def _in_effect(assessment: Assessment, reviewer: str) -> str:
     rules = ", ".join(dict.fromkeys(finding.rule for finding in assessment.findings))
     who = "; the auxiliary model is asked first" if reviewer == "model" else ""
     return f"Needs approval: {rules}{who}"
-
-
-def _grant_line(row: QuestionRow) -> str:
-    return f"{row.id}  {_clock(row.answered_at)}  session {row.session_id}  {plain(', '.join(row.rules))}"
-
-
-def _pending_line(row: QuestionRow) -> str:
-    return f"{row.id}  {_clock(row.created_at)}  session {row.session_id}  {_subject(row)}"
-
-
-def _recent_line(row: QuestionRow) -> str:
-    answer = row.answer or "withdrawn"
-    return f"{row.id}  {_clock(row.answered_at)}  {answer:<13}  {_subject(row)}"
 
 
 def _subject(row: QuestionRow) -> str:
@@ -117,9 +76,6 @@ examples:
 """
 
 
-# -- list -----------------------------------------------------------------------------------------------------------
-
-
 def _list(_args: argparse.Namespace, store: Store) -> Report:
     home = hermes_home()
     always, rows = load_config(home).config.command_allowlist, Questions(store)
@@ -131,7 +87,21 @@ def _list(_args: argparse.Namespace, store: Store) -> Report:
         "pending": list(map(_approval_fields, pending)),
         "recent": list(map(_approval_fields, recent)),
     }
-    return Report(document, list_lines(always, grants, pending, recent, config_path(home)))
+    sections = {
+        f"Always allowed (command_allowlist in {config_path(home)}):": [plain(entry) for entry in always],
+        "Allowed in a session:": [
+            f"{row.id}  {_clock(row.answered_at)}  session {row.session_id}  {plain(', '.join(row.rules))}"
+            for row in grants
+        ],
+        "Waiting for an answer:": [
+            f"{row.id}  {_clock(row.created_at)}  session {row.session_id}  {_subject(row)}" for row in pending
+        ],
+        "Last answers:": [
+            f"{row.id}  {_clock(row.answered_at)}  {row.answer or 'withdrawn':<13}  {_subject(row)}" for row in recent
+        ],
+    }
+    shown = ["\n".join([heading, *(f"  {line}" for line in lines)]) for heading, lines in sections.items() if lines]
+    return Report(document, ["\n\n".join(shown) or "No approvals and no questions yet."])
 
 
 def _approval_fields(row: QuestionRow) -> dict[str, Any]:
@@ -155,9 +125,6 @@ def _redacted(rows: Iterable[QuestionRow], home: Path) -> list[QuestionRow]:
     ]
 
 
-# -- pending, approve, deny -----------------------------------------------------------------------------------------
-
-
 def _pending(_args: argparse.Namespace, store: Store) -> Report:
     rows, sessions = _redacted(Questions(store).pending(kind="approval"), hermes_home()), Sessions(store)
     principals = {row.session_id: sessions.get(row.session_id).principal for row in rows}
@@ -175,19 +142,11 @@ def _question_lines(row: QuestionRow, who: str) -> Iterator[str]:
     yield from (f"  {line}" for line in plain(escape_hidden(row.subject)).split("\n"))
 
 
-def _approve(args: argparse.Namespace, store: Store) -> None:
-    _answer(store, args.ids, "once", "approved", args.reason)
-
-
-def _deny(args: argparse.Namespace, store: Store) -> None:
-    _answer(store, args.ids, "deny", "denied", args.reason)
-
-
-def _answer(store: Store, ids: Sequence[str], choice: str, word: str, reason: str) -> None:
-    questions = Questions(store)
-    for row in [_waiting_question(questions, question_id) for question_id in ids]:
-        now = questions.answer(row.id, choice, reason or f"{word} by the owner")
-        if now.answer != choice:
+def _answer(args: argparse.Namespace, store: Store) -> None:
+    questions, word = Questions(store), "denied" if args.choice == "deny" else "approved"
+    for row in [_waiting_question(questions, question_id) for question_id in args.ids]:
+        now = questions.answer(row.id, args.choice, args.reason or f"{word} by the owner")
+        if now.answer != args.choice:
             raise HermesError(f"{row.id} was answered in the meantime: {now.answer or 'withdrawn'}")
         print(f"{row.id} {word}: {_subject(row)}")
 
@@ -204,9 +163,6 @@ def _waiting_question(questions: Questions, question_id: str) -> QuestionRow:
     if known is not None and known.kind == "approval":
         raise HermesError(f"{question_id} does not wait for an answer: {known.answer or known.state}")
     raise HermesError(f"no call {question_id!r} waits for an answer; 'hermes approvals pending' shows those that do")
-
-
-# -- explain --------------------------------------------------------------------------------------------------------
 
 
 def _explain(args: argparse.Namespace, _store: Store) -> Report:
@@ -228,9 +184,6 @@ def _explain(args: argparse.Namespace, _store: Store) -> Report:
         "because": list(assessment.because),
     }
     return Report(document, explained_lines(assessment, config.approvals.reviewer))
-
-
-# -- revoke ---------------------------------------------------------------------------------------------------------
 
 
 def _revoke(args: argparse.Namespace, store: Store) -> None:
@@ -261,10 +214,12 @@ def _named(text: str) -> str:
     return text
 
 
-_ANSWERED = (
-    Argument("ids ID", "the id, or a unique beginning of it", nargs="+"),
-    Argument("--reason TEXT", "the reason; the agent gets it", default=""),
-)
+def _answering(name: str, choice: str, meaning: str) -> Action:
+    return Action(name, _answer, meaning, defaults={"choice": choice}).takes(
+        Argument("ids ID", "the id, or a unique beginning of it", nargs="+"),
+        Argument("--reason TEXT", "the reason; the agent gets it", default=""),
+    )
+
 
 COMMAND = CommandSpec(
     default="list",
@@ -278,10 +233,8 @@ COMMAND = CommandSpec(
             JSON,
         ),
         Action("pending", _pending, "show the calls that wait for an answer, with who asked for them").takes(JSON),
-        Action("approve", _approve, "allow calls that wait for an answer; works while the server runs").takes(
-            *_ANSWERED
-        ),
-        Action("deny", _deny, "refuse calls that wait for an answer; works while the server runs").takes(*_ANSWERED),
+        _answering("approve", "once", "allow calls that wait for an answer; works while the server runs"),
+        _answering("deny", "deny", "refuse calls that wait for an answer; works while the server runs"),
         Action("revoke", _revoke, "revoke approvals").takes(
             OneOf(
                 Argument("what RULE|ID", "a rule or pattern, or the id of one approval", nargs="?"),

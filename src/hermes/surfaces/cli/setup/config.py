@@ -27,7 +27,7 @@ from hermes.base.config.messages import dotted
 from hermes.base.errors import ConfigError
 from hermes.surfaces.cli.arguments import JSON, Action, Argument, CommandSpec
 from hermes.surfaces.cli.report import Report
-from hermes.surfaces.cli.terminal import plain, print_data, print_error, print_note, secret_from_stdin, typed_secret
+from hermes.surfaces.cli.terminal import plain, print_error, print_note, secret_from_stdin, typed_secret
 from hermes.surfaces.commands.handlers.settings import masked, select, setting_lines
 
 _EXAMPLES = """
@@ -83,7 +83,7 @@ def _make_copy(home: Path, text: str) -> Path:
 def _run_editor(copy: Path) -> None:
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     # Ctrl-C belongs to the editor while it runs. A handler, unlike SIG_IGN, is not inherited.
-    previous = signal.signal(signal.SIGINT, _ignore_signal)
+    previous = signal.signal(signal.SIGINT, lambda _number, _frame: None)
     try:
         code = subprocess.run([*shlex.split(command), str(copy)], check=False).returncode
     except (OSError, ValueError) as error:
@@ -93,10 +93,6 @@ def _run_editor(copy: Path) -> None:
         signal.signal(signal.SIGINT, previous)
     if code:
         raise ConfigError(f"the editor {command!r} ended with code {code}; nothing was changed, the copy is {copy}")
-
-
-def _ignore_signal(_number: int, _frame: object) -> None:
-    """Ignore a signal."""
 
 
 def _wants_retry() -> bool:
@@ -116,7 +112,10 @@ def _set(args: argparse.Namespace, home: Path) -> None:
             raise ConfigError(
                 f"HERMES_HOME cannot be set in {env_path(home)}, which lies in the home; set it in the shell"
             )
-        value = _asked_for(key) if value is None else value
+        if value is None and sys.stdin.isatty():
+            value = typed_secret(f"{key} (not shown):  ", "give the value on standard input")
+        elif value is None:
+            value = secret_from_stdin()
         if not value:
             raise ConfigError(
                 f"no value was given for {key}; nothing was changed. To remove it: hermes config unset {key}"
@@ -145,13 +144,6 @@ def _unset(args: argparse.Namespace, home: Path) -> None:
     _print_restart_note(home, key)
 
 
-def _asked_for(name: str) -> str:
-    """The value of a variable, typed without being shown, or from standard input."""
-    if sys.stdin.isatty():
-        return typed_secret(f"{name} (not shown):  ", "give the value on standard input")
-    return secret_from_stdin()
-
-
 def _print_restart_note(home: Path, key: str) -> None:
     """Say so when a gateway runs with the old value."""
     if not is_variable(key) and not key.startswith("gateway."):
@@ -163,29 +155,22 @@ def _print_restart_note(home: Path, key: str) -> None:
         print_note(f"The gateway that runs (process {status.pid}) uses it after a restart.")
 
 
-def _get_variable(home: Path, name: str) -> None:
-    """Print whether a variable is set, and where; its value is not shown."""
-    if load_env_file(home).get(name):
-        print(f"{name} is set in {env_path(home)}")
-    elif os.environ.get(name):
-        print(f"{name} is set in the environment of this shell")
-    else:
-        raise ConfigError(f"{name} is not set; set it with: hermes config set {name}")
-
-
-def _get(args: argparse.Namespace, home: Path) -> None:
-    """Print one value: text as it is, anything else as JSON."""
+def _get(args: argparse.Namespace, home: Path) -> Report:
+    """One value: text as it is, anything else as JSON; of a variable only whether it is set, and where."""
     key = args.key
     if is_variable(key):
-        _get_variable(home, key)
-        return
+        places = {str(env_path(home)): load_env_file(home), "the environment of this shell": os.environ}
+        place = next((name for name, variables in places.items() if variables.get(key)), "")
+        if not place:
+            raise ConfigError(f"{key} is not set; set it with: hermes config set {key}")
+        return Report(None, [f"{key} is set in {place}"])
     settings = select(list(list_settings(_load(home).config)), key)
     if len(settings) > 1:
         names = ", ".join(dotted(setting.path) for setting in settings[:4])
         raise ConfigError(f"{key} is a section ({names}, ...); use 'hermes config show {key}', or name one setting")
     [setting] = settings
     value = masked(setting.path, setting.value)
-    print_data(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+    return Report(None, data=value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
 
 def _load(home: Path) -> LoadedConfig:

@@ -36,7 +36,8 @@ def _install(args: argparse.Namespace) -> Report | None:
         found = {
             extra: {"requirements": wanted, "missing": _missing(wanted)} for extra, wanted in sorted(known.items())
         }
-        rows = [(extra, _state(row["missing"])) for extra, row in found.items()]
+        states = {extra: ", ".join(row["missing"]) for extra, row in found.items()}
+        rows = [(extra, f"missing: {missing}" if missing else "installed") for extra, missing in states.items()]
         return Report(found, rows=rows)
     for extra in args.extras:
         if extra not in known:
@@ -56,13 +57,15 @@ def _install(args: argparse.Namespace) -> Report | None:
     return None
 
 
-def _state(missing: list[str]) -> str:
-    return f"missing: {', '.join(missing)}" if missing else "installed"
-
-
 def extras() -> dict[str, list[str]]:
     """The requirements of every extra, from the metadata of the installation that runs."""
     found: dict[str, list[str]] = {}
+    sources = Path(__file__).parents[5] / "pyproject.toml"
+    if sources.is_file():
+        import tomllib
+
+        optional: dict[str, list[str]] = tomllib.loads(sources.read_text("utf-8"))["project"]["optional-dependencies"]
+        return {extra: requirements for extra, requirements in optional.items() if extra not in _HIDDEN}
     for requirement in _requirements():
         plain_requirement, _, marker = requirement.partition(";")
         extra = _EXTRA.search(marker)
@@ -75,13 +78,6 @@ def extras() -> dict[str, list[str]]:
 
 
 def _requirements() -> list[str]:
-    sources = Path(__file__).parents[5] / "pyproject.toml"
-    if sources.is_file():
-        import tomllib
-
-        project = tomllib.loads(sources.read_text("utf-8"))["project"]
-        optional: dict[str, list[str]] = project["optional-dependencies"]
-        return [_with_extra(one, extra) for extra, requirements in optional.items() for one in requirements]
     from importlib import metadata
 
     try:
@@ -94,11 +90,6 @@ def _requirements() -> list[str]:
             "install Hermes with pip or uv from its sources"
         )
     return distribution.requires or []
-
-
-def _with_extra(requirement: str, extra: str) -> str:
-    plain_requirement, _, marker = requirement.partition(";")
-    return f"{plain_requirement}; {f'({marker.strip()}) and ' if marker else ''}extra == '{extra}'"
 
 
 def _installer() -> list[str]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from hermes.base.config import load_config
-from hermes.base.config.schema.sections import LocalConfig
 from hermes.base.errors import ConfigError
 from hermes.models.local.install.install import InstalledParts, inspect
 from hermes.models.local.install.parts import DOWNLOAD_SIZE, RUNTIME
@@ -63,57 +62,36 @@ def _remove(_args: argparse.Namespace, home: Path) -> Report:
 
 
 def _status_report(home: Path, parts: InstalledParts, lines: Sequence[str] = ()) -> Report:
-    status = _describe(home, load_config(home).config.local, parts)
-    rows = [(f"{name:<8}", line_of(status)) for name, line_of in _LINES.items()]
-    return Report(status, lines, rows=rows, code=0 if status["usable"] else 1)
-
-
-def _describe(home: Path, settings: LocalConfig, parts: InstalledParts) -> dict[str, Any]:
     runtime, weights = parts.runtime, parts.weights
     model: dict[str, Any] | None = None
     error: str | None = None
     try:
-        found = find_model(settings, os.environ, home)
+        found = find_model(load_config(home).config.local, os.environ, home)
         model = {"name": found.name, "path": str(found.path), "context_length": found.context_length}
         usable = parts.is_complete if found.is_embedded else runtime is not None
     except ConfigError as problem:
         error, usable = str(problem), False
-    return {
+    servers = running_states(home)
+    document = {
         "usable": usable,
         "runtime": runtime and {"version": runtime.version, "path": str(runtime.folder), "known": runtime.is_known},
         "weights": weights and {"path": str(weights), "intact": parts.is_intact},
         "model": model,
         "error": error,
         # Without the key.
-        "servers": [{"pid": one.pid, "address": one.base_url, "model": one.model} for one in running_states(home)],
+        "servers": [{"pid": one.pid, "address": one.base_url, "model": one.model} for one in servers],
     }
-
-
-def _runtime_line(status: dict[str, Any]) -> str:
-    runtime = status["runtime"]
-    if runtime is None:
-        return "not installed"
-    note = "" if runtime["known"] else "; not a supported version, run 'hermes local install'"
-    return f"{RUNTIME} {runtime['version']} in {runtime['path']}{note}"
-
-
-def _weights_line(status: dict[str, Any]) -> str:
-    weights = status["weights"]
-    if weights is None:
-        return "not installed"
-    return f"{weights['path']}, {'checked' if weights['intact'] else 'DAMAGED: run hermes local install'}"
-
-
-def _model_line(status: dict[str, Any]) -> str:
-    model = status["model"]
-    return f"{model['name']}, context of {model['context_length']} tokens" if model else f"none: {status['error']}"
-
-
-def _server_line(status: dict[str, Any]) -> str:
-    return ", ".join(f"process {one['pid']} at {one['address']}" for one in status["servers"]) or "not running"
-
-
-_LINES = {"runtime": _runtime_line, "weights": _weights_line, "model": _model_line, "server": _server_line}
+    known = runtime is None or runtime.is_known
+    note = "" if known else "; not a supported version, run 'hermes local install'"
+    state = "checked" if parts.is_intact else "DAMAGED: run hermes local install"
+    rows = {
+        "runtime": f"{RUNTIME} {runtime.version} in {runtime.folder}{note}" if runtime else "not installed",
+        "weights": f"{weights}, {state}" if weights else "not installed",
+        "model": f"{model['name']}, context of {model['context_length']} tokens" if model else f"none: {error}",
+        "server": ", ".join(f"process {one.pid} at {one.base_url}" for one in servers) or "not running",
+    }
+    shown = [(f"{name:<8}", text) for name, text in rows.items()]
+    return Report(document, lines, rows=shown, code=0 if usable else 1)
 
 
 class _Progress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,11 @@ def _status(_args: argparse.Namespace, home: Path) -> Report:
     config = load_config(home).config
     name = config.memory.provider.strip()
     problem = _problem(home, name) if name else ""
-    notes: dict[str, Any] = {
-        file: {"chars": _length(home / "memories" / file), "limit": getattr(config.memory, limit)}
-        for file, limit in _NOTES
-    }
+    notes: dict[str, Any] = {}
+    for file, limit in _NOTES:
+        notes[file] = {"chars": 0, "limit": getattr(config.memory, limit)}
+        with contextlib.suppress(OSError):
+            notes[file]["chars"] = len((home / "memories" / file).read_text("utf-8", "replace"))
     document = {"provider": name, "works": not problem, "problem": problem, "notes": notes}
     rows = [("provider", name or "none; the built-in notes alone")]
     rows += [("problem", problem)] if problem else []
@@ -41,13 +43,6 @@ def _problem(home: Path, name: str) -> str:
 
     with Host(home, load_config(home).config, HostOptions()) as host:
         return "; ".join(notice for notice in host.notices if name in notice)
-
-
-def _length(file: Path) -> int:
-    try:
-        return len(file.read_text("utf-8", "replace"))
-    except OSError:
-        return 0
 
 
 def _providers(home: Path) -> dict[str, PluginManifest]:
@@ -68,16 +63,12 @@ def _list(_args: argparse.Namespace, home: Path) -> Report:
         }
         for key, manifest in sorted(_providers(home).items())
     ]
-    return Report(
-        rows,
-        map(_provider_line, rows),
-        empty="" if rows else _NO_PROVIDER,
-    )
-
-
-def _provider_line(row: dict[str, Any]) -> str:
-    missing = f"  not set: {', '.join(row['missing_env'])}" if row["missing_env"] else ""
-    return f"{'*' if row['in_use'] else ' '} {row['name']}  {row['version'] or '-'}  {row['source']}{missing}"
+    lines: list[str] = []
+    for row in rows:
+        missing = f"  not set: {', '.join(row['missing_env'])}" if row["missing_env"] else ""
+        mark = "*" if row["in_use"] else " "
+        lines.append(f"{mark} {row['name']}  {row['version'] or '-'}  {row['source']}{missing}")
+    return Report(rows, lines or [_NO_PROVIDER])
 
 
 def _use(args: argparse.Namespace, home: Path) -> None:
@@ -87,16 +78,12 @@ def _use(args: argparse.Namespace, home: Path) -> None:
     edit_config(home, "memory.provider", name)
     problem = _problem(home, name)
     if problem:
-        _restore(home, before)
+        if before:
+            edit_config(home, "memory.provider", before)
+        else:
+            unset_config(home, "memory.provider")
         raise HermesError(f"{problem}; memory.provider was not changed")
     print(f"memory.provider is {name}")
-
-
-def _restore(home: Path, provider: str) -> None:
-    if provider:
-        edit_config(home, "memory.provider", provider)
-    else:
-        unset_config(home, "memory.provider")
 
 
 def _off(_args: argparse.Namespace, home: Path) -> None:

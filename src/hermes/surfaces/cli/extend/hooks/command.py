@@ -17,7 +17,7 @@ from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
 from hermes.plugins.shell_hooks.consent import AllowList
 from hermes.surfaces.cli.arguments import JSON, Action, Argument, CommandSpec, OneOf, flag
 from hermes.surfaces.cli.report import Report
-from hermes.surfaces.cli.terminal import one_line, plain, print_note
+from hermes.surfaces.cli.terminal import one_line, print_note
 from hermes.tools.sandbox.confinement import Confinements
 
 
@@ -43,9 +43,6 @@ def _configured() -> Configured:
     for warning in warnings:
         print_note(f"Warning: {_printable(warning)}")
     return Configured(home, loaded.config, commands, warnings, accept_all)
-
-
-# -- list -----------------------------------------------------------------------------------------------------------
 
 
 def _list(_args: argparse.Namespace) -> Report:
@@ -102,14 +99,14 @@ def _plugins(configured: Configured) -> list[dict[str, Any]]:
     return found
 
 
-# -- accept and revoke ----------------------------------------------------------------------------------------------
-
-
 def _accept(args: argparse.Namespace) -> None:
     configured, wanted = _configured(), None if args.all else args.command
     chosen = [one for one in configured.commands if wanted is None or wanted in (one.name, one.command)]
+    if not configured.commands:
+        raise HermesError(f"no hook commands are configured in {config_path(configured.home)}")
     if not chosen:
-        raise HermesError(_no_such_command(wanted, configured))
+        known = "; ".join(f"{one.name} ({_printable(one.command)})" for one in configured.commands)
+        raise HermesError(f"{wanted!r} is not a configured hook command; configured: {known}")
     allow_list = AllowList(configured.home)
     allow_list.accept(*(allow_list.question(command, Path.cwd()) for command in chosen))
     for command in chosen:
@@ -137,26 +134,13 @@ def _test(args: argparse.Namespace) -> int:
     from hermes.surfaces.cli.extend.hooks.trial import try_hook
 
     configured = _configured()
-    return try_hook(
-        configured.home,
-        configured.commands,
-        args.event,
-        args.tool,
-        args.args,
-        Confinements(configured.config.terminal, home_redactor(configured.home)),
-        accept=args.accept_hooks or configured.accept_all,
-    )
-
-
-def _no_such_command(wanted: str | None, configured: Configured) -> str:
-    configured_names = "; ".join(f"{one.name} ({_printable(one.command)})" for one in configured.commands)
-    if not configured_names:
-        return f"no hook commands are configured in {config_path(configured.home)}"
-    return f"{wanted!r} is not a configured hook command; configured: {configured_names}"
+    allow_list = None if args.accept_hooks or configured.accept_all else AllowList(configured.home)
+    confinements = Confinements(configured.config.terminal, home_redactor(configured.home))
+    return try_hook(args, configured.home, configured.commands, allow_list, confinements)
 
 
 def _printable(text: str) -> str:
-    return one_line(plain(redact_text(text)))
+    return one_line(redact_text(text))
 
 
 _CHOSEN = OneOf(

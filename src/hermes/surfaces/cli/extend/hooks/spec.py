@@ -6,7 +6,6 @@ import argparse
 from typing import Any
 
 from hermes.base.errors import HermesError, did_you_mean
-from hermes.contract.fields import Fields
 from hermes.contract.hooks import HOOKS, OBSERVER_SCHEMA, PAIRS, HookSpec
 from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA, MiddlewareSpec
 from hermes.surfaces.cli.report import Report
@@ -18,8 +17,10 @@ def run_spec(args: argparse.Namespace) -> Report:
     if not name:
         return Report(contract_document(), _overview())
     if name not in HOOKS and name not in MIDDLEWARE:
-        raise HermesError(_unknown(name))
-    return Report(_document_of(name), _page(name))
+        hint = did_you_mean(name, [*HOOKS, *MIDDLEWARE], otherwise="'hermes hooks spec' lists them")
+        raise HermesError(f"there is no hook or middleware kind {name!r}{hint}")
+    document = _hook(HOOKS[name]) if name in HOOKS else _middleware(MIDDLEWARE[name])
+    return Report(document, _page(name, document))
 
 
 def contract_document() -> dict[str, Any]:
@@ -32,37 +33,14 @@ def contract_document() -> dict[str, Any]:
     }
 
 
-def _document_of(name: str) -> dict[str, Any]:
-    return _hook(HOOKS[name]) if name in HOOKS else _middleware(MIDDLEWARE[name])
-
-
 def _hook(spec: HookSpec) -> dict[str, Any]:
-    return {
-        "name": spec.name,
-        "when": spec.when,
-        "returns": spec.returns,
-        "answers": spec.answers,
-        "live": spec.live or None,
-        "schema_version": OBSERVER_SCHEMA,
-        "fields": _fields(spec.fields),
-    }
+    more = {"answers": spec.answers, "live": spec.live or None, "schema_version": OBSERVER_SCHEMA}
+    return {**spec._asdict(), **more, "fields": [field._asdict() for field in spec.fields]}
 
 
 def _middleware(spec: MiddlewareSpec) -> dict[str, Any]:
-    return {
-        "kind": spec.kind,
-        "when": spec.when,
-        "returns": spec.returns,
-        "wraps": spec.wraps,
-        "payload": spec.payload,
-        "original": spec.original,
-        "schema_version": MIDDLEWARE_SCHEMA,
-        "fields": _fields(spec.fields),
-    }
-
-
-def _fields(fields: Fields) -> list[dict[str, Any]]:
-    return [field._asdict() for field in fields]
+    more = {"original": spec.original, "schema_version": MIDDLEWARE_SCHEMA}
+    return {**spec._asdict(), **more, "fields": [field._asdict() for field in spec.fields]}
 
 
 def _overview() -> list[str]:
@@ -74,8 +52,7 @@ def _overview() -> list[str]:
     return [*lines, "'hermes hooks spec NAME' shows the fields of one of them."]
 
 
-def _page(name: str) -> list[str]:
-    part = _document_of(name)
+def _page(name: str, part: dict[str, Any]) -> list[str]:
     fields: list[dict[str, Any]] = part["fields"]
     widths = {key: max(len(str(field[key])) for field in fields) for key in ("name", "type", "safety")}
     lines = [f"{name} ({part['schema_version']})", f"when: {part['when']}", f"returns: {part['returns']}"]
@@ -86,8 +63,3 @@ def _page(name: str) -> list[str]:
         columns = "  ".join(f"{field[key]:<{width}}" for key, width in widths.items())
         lines.append(f"  {columns}  {field['meaning']}{'' if field['always'] else ' (optional)'}")
     return lines
-
-
-def _unknown(name: str) -> str:
-    hint = did_you_mean(name, [*HOOKS, *MIDDLEWARE], otherwise="'hermes hooks spec' lists them")
-    return f"there is no hook or middleware kind {name!r}{hint}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -46,24 +47,21 @@ _BY_TYPE: dict[str, Any] = {"str": "sample", "int": 1, "float": 1.0, "bool": Tru
 
 
 def try_hook(
+    args: argparse.Namespace,
     home: Path,
     commands: Sequence[HookCommand],
-    event: str,
-    tool: str,
-    args: str,
+    allow_list: AllowList | None,
     confinements: Confinements,
-    *,
-    accept: bool,
 ) -> int:
-    """Run every command of the hook that applies; 1 when there was none or one of them failed."""
+    """Run every command of the hook that applies; 1 when one of them failed. Without an allow list all may run."""
+    event: str = args.event
     if event not in HOOKS:
         hint = did_you_mean(event, HOOKS, otherwise="'hermes hooks spec' lists them")
         raise HermesError(f"there is no hook {event!r}{hint}")
-    payload = sample_payload(event, tool, _arguments(tool, args))
+    payload = sample_payload(event, args.tool, _arguments(args.tool, args.args))
     chosen = [command for command in commands if command.event == event]
     if not chosen:
         raise HermesError(f"no command is configured for {event}; add one under hooks.{event} in config.yaml")
-    allow_list = None if accept else AllowList(home)
     worked = [_try_one(command, payload, home, allow_list, confinements) for command in chosen]
     return 0 if all(worked) else 1
 
@@ -75,24 +73,21 @@ def sample_payload(event: str, tool: str, args: dict[str, Any]) -> dict[str, Any
 
 
 def _sample(field: Field) -> Any:
-    if field.name in _SAMPLES:
-        return _SAMPLES[field.name]
-    if "None" in field.type:
-        return None
+    if field.name in _SAMPLES or "None" in field.type:
+        return _SAMPLES.get(field.name)
     return [] if field.type.startswith("list") else _BY_TYPE.get(field.type.partition(" ")[0])
 
 
 def _arguments(tool: str, text: str) -> dict[str, Any]:
     if not text:
         return {name: "echo hello" for name, kind in builtin_declaration(tool).runs.items() if kind == "command"}
+    advice = 'give an object such as \'{"path": "notes.txt"}\''
     try:
         value: object = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        raise HermesError(f'--args is not JSON ({error}); give an object such as \'{{"path": "notes.txt"}}\'') from None
+        raise HermesError(f"--args is not JSON ({error}); {advice}") from None
     if not isinstance(value, dict):
-        raise HermesError(
-            f'--args is a JSON {type(value).__name__}; give an object such as \'{{"path": "notes.txt"}}\''
-        )
+        raise HermesError(f"--args is a JSON {type(value).__name__}; {advice}")
     return cast("dict[str, Any]", value)
 
 
@@ -119,9 +114,8 @@ def _try_one(
                 print(f"  {name}: {_printable(output)}")
         answer = read_verdict(command.event, finished)
     except HookCommandFailed as error:
-        consequence = (
-            "the call would be blocked" if command.on_error == "deny" else "the turn would continue without it"
-        )
+        blocks = command.on_error == "deny"
+        consequence = "the call would be blocked" if blocks else "the turn would continue without it"
         print(f"  failed: {_printable(str(error))} ({consequence})")
         return False
     print(f"  verdict: {_printable(msgspec.json.encode(answer).decode()) if answer is not None else 'none'}")

@@ -75,10 +75,10 @@ COMMAND = CommandSpec(
             Argument("--no-sandbox", "run its program without the sandbox", dest="sandbox", action="store_false"),
             Argument("--timeout SECONDS", "seconds that one call may take", type=float),
         ),
-        Action("login", "extend.mcp.sign_in:run_login", "sign in at a server, with a browser on this machine").takes(
+        Action("login", "extend.mcp.entries:run_login", "sign in at a server, with a browser on this machine").takes(
             _NAME
         ),
-        Action("logout", "extend.mcp.sign_in:run_logout", "forget the sign-in at a server").takes(_NAME),
+        Action("logout", "extend.mcp.entries:run_logout", "forget the sign-in at a server").takes(_NAME),
         Action(
             "serve", "extend.mcp.serve:run_serve", "serve this agent to editors and other agents, over stdio or HTTP"
         ).takes(

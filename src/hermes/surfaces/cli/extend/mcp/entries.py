@@ -1,4 +1,4 @@
-"""``hermes mcp add | remove | list | configure``: the entries of ``mcp_servers`` in the configuration."""
+"""``hermes mcp add | remove | list | configure | login | logout``: the entries of ``mcp_servers``, and sign-ins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hermes.service.mcp.transport.suspicious import check_command
 from hermes.service.mcp.transport.tokens import forget_tokens
 from hermes.surfaces.cli.extend.mcp.trial import home_and_config, show_manifest, try_server
 from hermes.surfaces.cli.report import Report
-from hermes.surfaces.cli.terminal import one_line, plain
+from hermes.surfaces.cli.terminal import one_line, plain, web_browser
 
 
 def run_add(args: argparse.Namespace) -> None:
@@ -46,20 +46,10 @@ def _written_entry(args: argparse.Namespace) -> dict[str, Any]:
     command: list[str] = args.line or ([args.command, *args.args] if args.command else [])
     if args.line and (args.command or args.args):
         raise HermesError("the command is given twice; write it behind --, or with --command and --args")
-    entry: dict[str, Any] = {}
-    if command:
-        entry["command"] = command[0]
-        if command[1:]:
-            entry["args"] = command[1:]
-    if args.url:
-        entry["url"] = args.url
-    for key, pairs in (("env", args.env), ("headers", args.header)):
-        if pairs:
-            entry[key] = dict(_pair(text) for text in pairs)
-    for key in ("auth", "transport", "trust", "sandbox"):
-        if getattr(args, key):
-            entry[key] = getattr(args, key)
-    return entry
+    entry: dict[str, Any] = {"command": command[0] if command else "", "args": command[1:], "url": args.url}
+    entry |= {"env": dict(map(_pair, args.env)), "headers": dict(map(_pair, args.header))}
+    entry |= {name: getattr(args, name) for name in ("auth", "transport", "trust", "sandbox")}
+    return {name: value for name, value in entry.items() if value}
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -115,7 +105,7 @@ def run_configure(args: argparse.Namespace) -> None:
     key = f'mcp_servers."{args.name}"'
     remove = [f"{key}.tools.include", f"{key}.tools.exclude"] if args.all else []
     if put or remove:
-        known = [name for name in remove if _is_written(entry, name)]
+        known = [name for name in remove if getattr(entry.tools, name.rpartition(".")[2])]
         edit_together(home, {f"{key}.{name}": value for name, value in put.items()}, remove=known)
         entry = find_entry(home_and_config()[1].mcp_servers, args.name)
     manifest = ManifestCache(home).get(args.name, entry_digest(entry))
@@ -129,15 +119,32 @@ def run_configure(args: argparse.Namespace) -> None:
 
 
 def _changes(args: argparse.Namespace) -> dict[str, Any]:
-    changes: dict[str, Any] = {}
-    for name in ("include", "exclude"):
-        if getattr(args, name):
-            changes[f"tools.{name}"] = getattr(args, name)
-    for name in ("enabled", "trust", "sandbox", "timeout"):
-        if getattr(args, name) is not None:
-            changes[name] = getattr(args, name)
-    return changes
+    lists = {f"tools.{name}": getattr(args, name) or None for name in ("include", "exclude")}
+    changes = {**lists, **{name: getattr(args, name) for name in ("enabled", "trust", "sandbox", "timeout")}}
+    return {name: value for name, value in changes.items() if value is not None}
 
 
-def _is_written(entry: McpServerConfig, key: str) -> bool:
-    return bool(getattr(entry.tools, key.rpartition(".")[2]))
+def run_login(args: argparse.Namespace) -> None:
+    """Sign in with a browser, and show what the server offers then."""
+    home, config = home_and_config()
+    entry = find_entry(config.mcp_servers, args.name)
+    if not entry.url:
+        raise HermesError(f"{args.name} is a program of this machine; there is nothing to sign in at")
+    forget_tokens(home, args.name)
+    show_manifest(args.name, try_server(home, config, args.name, entry, show_address=_show_address), entry)
+    print(f"Signed in at {plain(args.name)}.")
+
+
+def run_logout(args: argparse.Namespace) -> None:
+    """Forget the sign-in."""
+    home, config = home_and_config()
+    find_entry(config.mcp_servers, args.name)
+    was_there = forget_tokens(home, args.name)
+    print(f"Signed out of {plain(args.name)}." if was_there else f"There was no sign-in at {plain(args.name)}.")
+
+
+def _show_address(address: str) -> None:
+    print(f"Open this URL in a browser on this machine and sign in:\n\n  {plain(address)}\n\nWaiting ...", flush=True)
+    browse = web_browser()
+    if browse is not None and address.startswith(("http://", "https://")):
+        browse(address)

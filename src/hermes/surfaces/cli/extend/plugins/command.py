@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hermes.plugins.loading.discovery import is_set, manifest_in, suggestion
 from hermes.surfaces.cli.arguments import JSON, Action, Argument, CommandSpec, flag, seconds
-from hermes.surfaces.cli.extend.plugins.installed import InstalledPlugins, PluginRow, as_json, plugin_row
+from hermes.surfaces.cli.extend.plugins.installed import InstalledPlugins, PluginRow, plugin_row
 from hermes.surfaces.cli.report import Report
 from hermes.surfaces.cli.terminal import warn
 from hermes.surfaces.commands.text import plural
@@ -28,16 +28,11 @@ examples:
 """
 
 
-# -- reading --------------------------------------------------------------------------------------------------------
-
-
 def _list(args: argparse.Namespace, installed: InstalledPlugins) -> Report:
-    import os
-
     from hermes.surfaces.cli.extend.plugins.info import list_lines, plain_lines
 
     config, totals, manifests = installed.config, installed.totals(), installed.manifests()
-    rows = [plugin_row(manifest, config, totals, os.environ) for manifest in manifests.values()]
+    rows = [plugin_row(manifest, config, totals) for manifest in manifests.values()]
     rows = [row for row in sorted(rows, key=lambda row: row.key) if _is_wanted(row, args)]
     for name in config.enabled:
         if not any(manifest.answers_to(name) for manifest in manifests.values()):
@@ -45,7 +40,7 @@ def _list(args: argparse.Namespace, installed: InstalledPlugins) -> Report:
     if is_set("HERMES_SAFE_MODE"):
         warn("HERMES_SAFE_MODE is set: no plugin is loaded")
     lines = plain_lines(rows) if args.plain else list_lines(rows) if rows else [_NO_PLUGINS]
-    return Report([as_json(row) for row in rows], lines)
+    return Report(rows, lines)
 
 
 def _is_wanted(row: PluginRow, args: argparse.Namespace) -> bool:
@@ -70,9 +65,6 @@ def _check(args: argparse.Namespace, installed: InstalledPlugins) -> Report:
         [*finding_lines(findings), counts if findings else "OK"],
         code=1 if errors else 0,
     )
-
-
-# -- changing -------------------------------------------------------------------------------------------------------
 
 
 def _new(args: argparse.Namespace, _installed: InstalledPlugins) -> None:
@@ -116,7 +108,7 @@ COMMAND = CommandSpec(
         Action("check", _check, "validate a plugin's manifest and names without running it").takes(
             Argument("name PATH_OR_NAME", "a plugin's folder, or the name of an installed one"), JSON
         ),
-        Action("test", "extend.plugins.conformance:run_test", "test a plugin against the contract").takes(
+        Action("test", "extend.plugins.info:run_test", "test a plugin against the contract").takes(
             Argument("path PATH", "the plugin's folder, or the name of an installed plugin"),
             JSON,
             flag("--strict", "fail on warnings too"),

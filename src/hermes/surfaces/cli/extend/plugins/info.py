@@ -1,4 +1,4 @@
-"""Plugins as text: the list, one plugin in detail, and the findings of a check."""
+"""Plugins as text: the list, one plugin in detail, and the findings of a check and of the conformance test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
 
 from hermes.base.config.schema.sections import PluginsConfig
 from hermes.base.errors import PluginError
@@ -15,11 +18,14 @@ from hermes.plugins.check import PluginFinding
 from hermes.plugins.loading.loader import load_plugins
 from hermes.plugins.loading.manifest import PluginManifest
 from hermes.plugins.offers import SELECTED_BY
-from hermes.plugins.registry import LoadedPlugin, ProviderOffer
-from hermes.surfaces.cli.extend.plugins.installed import InstalledPlugins, PluginRow, as_json
+from hermes.plugins.registry import LoadedPlugin
+from hermes.surfaces.cli.extend.plugins.installed import InstalledPlugins, PluginRow
 from hermes.surfaces.cli.report import Report
 from hermes.surfaces.cli.terminal import one_line, print_lines, table_width, word_wrapped
 from hermes.surfaces.commands.text import plural
+
+if TYPE_CHECKING:
+    from hermes.testing.conformance.rules import ConformanceFinding
 
 
 def list_lines(rows: Sequence[PluginRow]) -> Iterator[str]:
@@ -43,9 +49,12 @@ def _cells(row: PluginRow) -> tuple[str, ...]:
 
 def _more_lines(row: PluginRow) -> Iterator[str]:
     """The lines below a plugin in the table."""
-    yield from filter(None, (_safe(row.description, 100), _registrations(row), _exported(row), _model_use(row)))
-    for problem in problem_lines(row):
-        yield f"! {problem}"
+    parts = {"hooks": [*row.hooks, *row.middleware], "tools": row.tools}
+    registered = "; ".join(f"{name} {', '.join(found)}" for name, found in parts.items() if found)
+    exported = f"events to {', to '.join(row.exports)}" if row.exports else ""
+    texts = (_safe(row.description, 100), _safe(registered, 300), _safe(exported, 300), _model_use(row))
+    yield from filter(None, texts)
+    yield from problem_lines(row)
 
 
 def plain_lines(rows: Iterable[PluginRow]) -> Iterator[str]:
@@ -56,6 +65,7 @@ def plain_lines(rows: Iterable[PluginRow]) -> Iterator[str]:
 
 def info_lines(row: PluginRow) -> Iterator[str]:
     """One plugin in detail, without loading it."""
+    failed = f"{row.failures} failed, {_seconds(row.seconds)} in all"
     facts = {
         "Key": row.key,
         "Name": row.name if row.name != row.key else "",
@@ -72,15 +82,14 @@ def info_lines(row: PluginRow) -> Iterator[str]:
         "Middleware": ", ".join(row.middleware),
         "Tools": ", ".join(row.tools),
         "Unused": ", ".join(row.waiting),
-        "Past use": _past_use(row),
+        "Past use": f"{row.calls} calls in {plural(row.sessions, 'session')}, {failed}" if row.sessions else "",
         "Exports": ", ".join(row.exports),
         "Models": _model_use(row),
     }
     for label, value in facts.items():
         if value:
             yield f"{label:<11} {_safe(value)}"
-    for problem in problem_lines(row):
-        yield f"! {problem}"
+    yield from problem_lines(row)
 
 
 def loaded_lines(plugin: LoadedPlugin) -> Iterator[str]:
@@ -93,7 +102,11 @@ def loaded_lines(plugin: LoadedPlugin) -> Iterator[str]:
         "hermes commands": [f"hermes {name}" for name in plugin.cli_commands],
         "skills": list(plugin.skills),
         "auxiliary tasks": list(plugin.auxiliary_tasks),
-        "offers": [_offer(one) for one in plugin.waiting if one.kind in SELECTED_BY],
+        "offers": [
+            f"{one.kind} {one.name} (selected by {SELECTED_BY[one.kind]})"
+            for one in plugin.waiting
+            if one.kind in SELECTED_BY
+        ],
         "not used by this version": [f"{one.kind} {one.name}" for one in plugin.waiting if one.kind not in SELECTED_BY],
     }
     yield "Registered when loaded:"
@@ -104,20 +117,14 @@ def loaded_lines(plugin: LoadedPlugin) -> Iterator[str]:
         yield f"  ! {_safe(problem)}"
 
 
-def _offer(offer: ProviderOffer) -> str:
-    return f"{offer.kind} {offer.name} (selected by {SELECTED_BY[offer.kind]})"
-
-
 def problem_lines(row: PluginRow) -> Iterator[str]:
     """Problems of a plugin."""
-    if row.error:
-        yield _safe(row.error, 300)
-    for problem in row.problems:
-        yield _safe(problem, 300)
+    for problem in filter(None, (row.error, *row.problems)):
+        yield f"! {_safe(problem, 300)}"
     for name in row.missing_env:
-        yield f"{_safe(name, 80)} is not set"
+        yield f"! {_safe(name, 80)} is not set"
     if row.last_error:
-        yield f"last failure: {_safe(row.last_error, 300)}"
+        yield f"! last failure: {_safe(row.last_error, 300)}"
 
 
 def finding_lines(findings: Iterable[PluginFinding]) -> Iterator[str]:
@@ -125,26 +132,6 @@ def finding_lines(findings: Iterable[PluginFinding]) -> Iterator[str]:
     for finding in findings:
         location = f"{one_line(finding.location)}: " if finding.location else ""
         yield f"{location}{finding.severity}: {_safe(finding.text)} [{finding.rule}]"
-
-
-def _registrations(row: PluginRow) -> str:
-    joined = [*row.hooks, *row.middleware]
-    parts = [f"hooks {', '.join(joined)}"] if joined else []
-    parts += [f"tools {', '.join(row.tools)}"] if row.tools else []
-    return _safe("; ".join(parts), 300)
-
-
-def _exported(row: PluginRow) -> str:
-    """Its exports."""
-    return _safe(f"events to {', to '.join(row.exports)}", 300) if row.exports else ""
-
-
-def _past_use(row: PluginRow) -> str:
-    if not row.sessions:
-        return ""
-    return (
-        f"{row.calls} calls in {plural(row.sessions, 'session')}, {row.failures} failed, {_seconds(row.seconds)} in all"
-    )
 
 
 def _model_use(row: PluginRow) -> str:
@@ -170,10 +157,10 @@ def show_info(args: argparse.Namespace, installed: InstalledPlugins) -> Report:
     manifest = installed.find(args.name)
     row = installed.row(manifest)
     if not args.load:
-        return Report(as_json(row), info_lines(row))
+        return Report(row, info_lines(row))
     try:
         with _loaded(installed, manifest) as plugin:
-            document = {**as_json(row), "registered": _registered(plugin)}
+            document = {**asdict(row), "registered": _registered(plugin)}
             return Report(document, [*info_lines(row), *loaded_lines(plugin)])
     except PluginError:
         if not args.json:
@@ -219,3 +206,50 @@ def _registered(plugin: LoadedPlugin) -> dict[str, Any]:
         "waiting": [{"what": one.kind, "name": one.name} for one in plugin.waiting],
         "problems": plugin.problems,
     }
+
+
+def run_test(args: argparse.Namespace, installed: InstalledPlugins) -> Report:
+    """Test the plugin. The exit code is 1 when it violates the contract."""
+    from hermes.testing.conformance.guarded_calls import ConformanceLimits
+    from hermes.testing.conformance.process import check_plugin_in_process
+
+    report = check_plugin_in_process(
+        _folder(args.path, installed),
+        settings={"allow_tool_override": True} if args.allow_tool_override else {},
+        limits=ConformanceLimits(args.deadline, args.slow, args.budget),
+        run_tools=not args.skip_tools,
+    )
+    counted = {"errors": len(report.errors), "warnings": len(report.warnings)}
+    measured = {"calls": report.calls, "seconds": report.seconds}
+    document = {"plugin": report.plugin, "ok": report.ok, **counted, **measured, "findings": report.findings}
+    verdict = f"{plural(len(report.errors), 'error')}, {plural(len(report.warnings), 'warning')}"
+    if not report.findings:
+        verdict = "conforms to the contract"
+    summary = f"{report.plugin}: {verdict} ({report.calls} calls in {report.seconds:.1f} s)"
+    code = 1 if report.errors or (args.strict and report.findings) else 0
+    return Report(document, [*map(_finding_line, report.findings), summary], code=code)
+
+
+def _folder(path: str, installed: InstalledPlugins) -> Path:
+    """The plugin's folder, from a path to it or to a file in it, or from the name of an installed plugin."""
+    target = Path(path).expanduser()
+    if target.is_dir():
+        return target
+    if target.is_file() and target.name in ("plugin.yaml", "plugin.yml", "__init__.py"):
+        return target.parent
+    if target.exists():
+        raise PluginError(f"{path} is not a plugin; give the folder with its plugin.yaml")
+    manifest = installed.find(path)
+    if manifest.path is None:
+        raise PluginError(
+            f"plugin {manifest.key!r} is part of an installed package; give the folder of its code, "
+            "with a plugin.yaml in it"
+        )
+    return manifest.path
+
+
+def _finding_line(finding: ConformanceFinding) -> str:
+    file = Path(finding.file)
+    shown = file.relative_to(Path.cwd()) if finding.file and file.is_relative_to(Path.cwd()) else file
+    where = f"{shown}:{finding.line}: " if finding.file else ""
+    return f"{where}{finding.severity} [{finding.rule}] {one_line(finding.text)}"

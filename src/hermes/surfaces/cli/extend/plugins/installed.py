@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
@@ -16,7 +15,7 @@ from hermes.base.sanitize import redact_text
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.journal.store.port import home_store
-from hermes.journal.usage.plugins import EXPORT_SITE, PluginCalls, PluginTotals, plugin_totals
+from hermes.journal.usage.plugins import EXPORT_SITE, PluginTotals, plugin_totals
 from hermes.plugins.install.source import InstallRecord, read_record
 from hermes.plugins.loading.discovery import discover, find_plugin
 from hermes.plugins.loading.loader import decide
@@ -49,7 +48,7 @@ class InstalledPlugins:
 
     def row(self, manifest: PluginManifest) -> PluginRow:
         """The row of one plugin."""
-        return plugin_row(manifest, self.config, self.totals(), os.environ)
+        return plugin_row(manifest, self.config, self.totals())
 
     def totals(self) -> dict[str, PluginTotals]:
         """Counters of past calls; empty, with a warning, when the journal cannot be read."""
@@ -112,9 +111,7 @@ class PluginRow(Struct, frozen=True):
         return self.status in ("enabled", "failed")
 
 
-def plugin_row(
-    manifest: PluginManifest, config: PluginsConfig, totals: Mapping[str, PluginTotals], env: Mapping[str, str]
-) -> PluginRow:
+def plugin_row(manifest: PluginManifest, config: PluginsConfig, totals: Mapping[str, PluginTotals]) -> PluginRow:
     """The row of one plugin."""
     total = totals.get(manifest.key, PluginTotals())
     record = read_record(manifest.path)
@@ -138,7 +135,7 @@ def plugin_row(
         waiting=list(total.waiting),
         error=redact_text(error),
         problems=list(manifest.remarks),
-        missing_env=manifest.missing_env(env),
+        missing_env=manifest.missing_env(os.environ),
         sessions=total.sessions,
         calls=total.calls,
         failures=total.failures,
@@ -148,17 +145,11 @@ def plugin_row(
         model_failures=total.spending.failures,
         model_tokens=total.spending.tokens,
         model_cost_usd=total.spending.cost_usd,
-        exports=[_export(one) for one in total.exports],
+        exports=[
+            redact_text(f"{one.site.removeprefix(EXPORT_SITE)}: {one.calls} in, {one.calls - one.failures} out")
+            for one in total.exports
+        ],
     )
-
-
-def _export(one: PluginCalls) -> str:
-    return redact_text(f"{one.site.removeprefix(EXPORT_SITE)}: {one.calls} in, {one.calls - one.failures} out")
-
-
-def as_json(row: PluginRow) -> dict[str, Any]:
-    """The row as plain data."""
-    return {name: getattr(row, name) for name in row.__struct_fields__}
 
 
 def _status(manifest: PluginManifest, config: PluginsConfig, total: PluginTotals) -> tuple[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from hermes.base.sanitize import is_secret_key
 from hermes.plugins.check import asks_for_override, check_plugin
 from hermes.plugins.install.install import install_plugin, remove_plugin, update_plugin
 from hermes.plugins.install.source import InstallSource, parse_source
-from hermes.plugins.loading.discovery import find_plugin
 from hermes.plugins.loading.loader import decide
 from hermes.plugins.loading.manifest import PluginManifest, env_names
 from hermes.surfaces.cli.extend.plugins.info import finding_lines
@@ -28,9 +26,8 @@ NEXT_SESSION = "Takes effect in the next session."
 
 def enable(args: argparse.Namespace, installed: InstalledPlugins) -> None:
     """Enable a plugin."""
-    manifests = installed.manifests()
     manifest = installed.find(args.name)
-    enable_plugin(installed, manifest, manifests)
+    enable_plugin(installed, manifest)
     grant_override(installed, manifest, args.allow_tool_override)
     for name in manifest.missing_env(os.environ):
         warn(f"{name} is not set; add it to {installed.home / '.env'}")
@@ -38,19 +35,16 @@ def enable(args: argparse.Namespace, installed: InstalledPlugins) -> None:
 
 def disable(args: argparse.Namespace, installed: InstalledPlugins) -> None:
     """Disable a plugin."""
-    manifests = installed.manifests()
     manifest = installed.find(args.name)
-    _move(installed, manifest, manifests, to=DISABLED, out_of=ENABLED)
+    _move(installed, manifest, to=DISABLED, out_of=ENABLED)
     print(f"Disabled plugin {manifest.key}. {NEXT_SESSION}")
 
 
-def enable_plugin(
-    installed: InstalledPlugins, manifest: PluginManifest, manifests: Mapping[str, PluginManifest]
-) -> None:
+def enable_plugin(installed: InstalledPlugins, manifest: PluginManifest) -> None:
     """Enable a plugin and print the findings of its check."""
     if manifest.problem:
         raise PluginError(f"plugin {manifest.key!r} cannot be enabled: {manifest.problem}")
-    _move(installed, manifest, manifests, to=ENABLED, out_of=DISABLED)
+    _move(installed, manifest, to=ENABLED, out_of=DISABLED)
     print(f"Enabled plugin {manifest.key}. {NEXT_SESSION}")
     for line in finding_lines(check_plugin(manifest)):
         warn(line)
@@ -75,16 +69,9 @@ def grant_override(installed: InstalledPlugins, manifest: PluginManifest, answer
     print(f"It may {'' if answer else 'not '}replace tools.")
 
 
-def _move(
-    installed: InstalledPlugins,
-    manifest: PluginManifest,
-    manifests: Mapping[str, PluginManifest],
-    *,
-    to: str,
-    out_of: str,
-) -> None:
+def _move(installed: InstalledPlugins, manifest: PluginManifest, *, to: str, out_of: str) -> None:
     """Add the plugin's key to one list and remove all its names from the other."""
-    others = [other for other in manifests.values() if other.key != manifest.key]
+    others = [other for other in installed.manifests().values() if other.key != manifest.key]
     names = {manifest.key, manifest.name}
     leaf = manifest.key.rpartition("/")[2]
     if not any(other.answers_to(leaf) for other in others):
@@ -108,32 +95,24 @@ def install(args: argparse.Namespace, installed: InstalledPlugins) -> None:
     source = parse_source(args.source, installed.cwd, args.ref)
     if source.is_unprotected:
         warn(f"{source.shown} is not encrypted in transit; install only what you trust")
-    for key in (
-        _install_package(installed, source) if source.kind == "package" else [_install_files(installed, source, args)]
-    ):
-        manifests = installed.manifests()
-        manifest = manifests[key]
+    if source.kind == "package":
+        from hermes.plugins.install.packages import install_package
+
+        print(f"Installing package {source.location} with pip into {sys.prefix} …", file=sys.stderr)
+        points = install_package(installed.home, source, installed.shell)
+        print_lines(f"Plugin {point.name} installed: package {point.package} {point.version}." for point in points)
+        keys = [point.name for point in points]
+    else:
+        done = install_plugin(installed.home, source, installed.shell, cwd=installed.cwd, force=args.force)
+        keys = [done.manifest.key]
+        name = f"{keys[0]} {done.manifest.version}".rstrip()
+        print_lines([f"Plugin {name} installed in {done.manifest.path}."])
+        print_lines([f"From {source.shown}, revision {done.revision}."])
+    for key in keys:
+        manifest = installed.manifests()[key]
         ask_for_env(installed, manifest)
         _show_notes(manifest.path)
-        _offer_to_enable(installed, manifest, manifests, args.enable)
-
-
-def _install_files(installed: InstalledPlugins, source: InstallSource, args: argparse.Namespace) -> str:
-    done = install_plugin(installed.home, source, installed.shell, cwd=installed.cwd, force=args.force)
-    key, folder = done.manifest.key, done.manifest.path
-    print_lines([f"Plugin {key} {done.manifest.version}".rstrip() + f" installed in {folder}."])
-    print_lines([f"From {source.shown}, revision {done.revision}."])
-    return key
-
-
-def _install_package(installed: InstalledPlugins, source: InstallSource) -> list[str]:
-    from hermes.plugins.install.packages import install_package
-
-    print(f"Installing package {source.location} with pip into {sys.prefix} …", file=sys.stderr)
-    points = install_package(installed.home, source, installed.shell)
-    for point in points:
-        print_lines([f"Plugin {point.name} installed: package {point.package} {point.version}."])
-    return [point.name for point in points]
+        _offer_to_enable(installed, manifest, args.enable)
 
 
 def update(args: argparse.Namespace, installed: InstalledPlugins) -> None:
@@ -142,27 +121,21 @@ def update(args: argparse.Namespace, installed: InstalledPlugins) -> None:
     if args.ref.startswith("-"):
         raise PluginError(f"{args.ref!r} is not a revision; give a branch, a tag or a commit")
     if manifest.source == "entrypoint":
-        _update_package(installed, manifest, args.ref)
-        return
-    done = update_plugin(installed.home, manifest, installed.shell, ref=args.ref, force=args.force)
-    if done.is_unchanged:
-        print_lines([f"Plugin {manifest.key} is up to date (revision {done.revision})."])
-        return
-    print_lines([f"Plugin {manifest.key} updated from {done.before} to {done.revision}."])
-    fresh = installed.find(manifest.key)
-    ask_for_env(installed, fresh)
+        from hermes.plugins.install.packages import install_package, package_of
 
-
-def _update_package(installed: InstalledPlugins, manifest: PluginManifest, ref: str) -> None:
-    from hermes.plugins.install.packages import install_package, package_of
-
-    source = InstallSource("package", package_of(installed.home, manifest.key), ref=ref)
-    points = install_package(installed.home, source, installed.shell, upgrade=True)
-    version = next((point.version for point in points if point.name == manifest.key), "")
-    if version == manifest.version:
-        print_lines([f"Plugin {manifest.key} is up to date (version {version})."])
+        source = InstallSource("package", package_of(installed.home, manifest.key), ref=args.ref)
+        points = install_package(installed.home, source, installed.shell, upgrade=True)
+        before, now = manifest.version, next((one.version for one in points if one.name == manifest.key), "")
+        is_unchanged, what = before == now, "version"
     else:
-        print_lines([f"Plugin {manifest.key} updated from {manifest.version} to {version}."])
+        done = update_plugin(installed.home, manifest, installed.shell, ref=args.ref, force=args.force)
+        before, now, is_unchanged, what = done.before, done.revision, done.is_unchanged, "revision"
+    if is_unchanged:
+        print_lines([f"Plugin {manifest.key} is up to date ({what} {now})."])
+        return
+    print_lines([f"Plugin {manifest.key} updated from {before} to {now}."])
+    if what == "revision":
+        ask_for_env(installed, installed.find(manifest.key))
 
 
 def remove(args: argparse.Namespace, installed: InstalledPlugins) -> int:
@@ -204,11 +177,10 @@ def _remove_settings(installed: InstalledPlugins, manifest: PluginManifest) -> N
         print_lines([f"Removed its settings under plugins.entries.{manifest.key}."])
 
 
-# -- questions ------------------------------------------------------------------------------------------------------
-
-
 def ask_for_env(installed: InstalledPlugins, manifest: PluginManifest) -> None:
     """Ask for the variables a plugin needs and save them in ``.env``; without a terminal, name them."""
+    from hermes.base.config.environment import save_env
+
     missing = set(manifest.missing_env(os.environ))
     for requirement in manifest.requires_env:
         name = next(iter(env_names([requirement])), "")
@@ -219,8 +191,15 @@ def ask_for_env(installed: InstalledPlugins, manifest: PluginManifest) -> None:
             warn(f"plugin {manifest.key} needs {name}; add it to {installed.home / '.env'}")
             continue
         value = _ask_value(name, requirement)
-        if value:
-            _save_env(installed, name, value)
+        if not value:
+            continue
+        try:
+            save_env(installed.home, {name: value})
+        except ConfigError as error:
+            warn(str(error))
+            continue
+        os.environ[name] = value
+        print(f"Saved {name} in {installed.home / '.env'}.")
 
 
 def _ask_value(name: str, requirement: str | dict[str, Any]) -> str:
@@ -241,25 +220,11 @@ def _ask_value(name: str, requirement: str | dict[str, Any]) -> str:
         return ""
 
 
-def _save_env(installed: InstalledPlugins, name: str, value: str) -> None:
-    from hermes.base.config.environment import save_env
-
-    try:
-        save_env(installed.home, {name: value})
-    except ConfigError as error:
-        warn(str(error))
-        return
-    os.environ[name] = value
-    print(f"Saved {name} in {installed.home / '.env'}.")
-
-
-def _offer_to_enable(
-    installed: InstalledPlugins, manifest: PluginManifest, manifests: dict[str, PluginManifest], answer: bool | None
-) -> None:
+def _offer_to_enable(installed: InstalledPlugins, manifest: PluginManifest, answer: bool | None) -> None:
     if answer is None:
         answer = is_interactive() and confirm(f"Enable plugin {plain(manifest.key)} now?")
     if answer:
-        enable_plugin(installed, find_plugin(manifest.key, manifests), manifests)
+        enable_plugin(installed, manifest)
         grant_override(installed, manifest, None)
     else:
         print_lines([f"Not enabled. To enable it: hermes plugins enable {manifest.key}"])

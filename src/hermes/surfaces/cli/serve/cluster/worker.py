@@ -15,6 +15,7 @@ from hermes.base.errors import HermesError
 from hermes.surfaces.cli import open_home
 from hermes.surfaces.cli.arguments import PLUGIN, VERBOSE, Argument, CommandSpec, port_number, positive_number
 from hermes.surfaces.cli.chat.signals import handled_signals
+from hermes.surfaces.cli.failures import serving_packages
 from hermes.surfaces.cli.terminal import print_warnings
 
 if TYPE_CHECKING:
@@ -96,8 +97,6 @@ def _stop_signal() -> Generator[threading.Event]:
 
 
 def _metrics() -> TurnMetrics:
-    from hermes.surfaces.cli.failures import serving_packages
-
     with serving_packages("metrics"):
         from hermes.service.dispatch.metrics import TurnMetrics
 

@@ -8,8 +8,6 @@ from collections.abc import Generator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from msgspec.structs import asdict
-
 from hermes.base.config import load_config
 from hermes.base.errors import HermesError, did_you_mean
 from hermes.surfaces.cli import home_with_variables
@@ -42,8 +40,8 @@ def _list(_args: argparse.Namespace, store: PostgresStore) -> Report:
 
     workers, waiting = store.read(list_workers), store.read(count_waiting)
     lines = table([_HEADS, *map(_worker_cells, workers)]) if workers else [_NO_WORKER]
-    document = {"workers": [asdict(worker) for worker in workers], "waiting": waiting}
-    return Report(document, [*lines, f"{waiting} turns wait" if waiting != 1 else "1 turn waits"])
+    count = "1 turn waits" if waiting == 1 else f"{waiting} turns wait"
+    return Report({"workers": workers, "waiting": waiting}, [*lines, count])
 
 
 def _worker_cells(worker: WorkerRow) -> tuple[str, ...]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
-from contextlib import closing
-from typing import Any
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hermes.base.config import hermes_home, load_config
 from hermes.base.config.secrets import home_redactor
-from hermes.journal.store.port import Store, home_store
+from hermes.journal.store.port import home_store
 from hermes.surfaces.cli.arguments import (
     JSON,
     MODEL,
@@ -29,6 +29,9 @@ from hermes.surfaces.cli.report import Report
 from hermes.surfaces.cli.terminal import one_line, plain
 from hermes.surfaces.commands.text import plural
 
+if TYPE_CHECKING:
+    from hermes.surfaces.gateway.store.users import GatewayUsers
+
 _EXAMPLES = """
 examples:
   hermes gateway run                           run every platform of gateway.platforms in config.yaml, and the API
@@ -41,14 +44,16 @@ _LONGEST_TEXT = 60
 _MOST_CHATS = 10
 
 
-# -- users -----------------------------------------------------------------------------------------------------------
+@contextmanager
+def _known_users() -> Generator[GatewayUsers]:
+    from hermes.surfaces.gateway.store.users import GatewayUsers
+
+    with closing(home_store(hermes_home())) as store:
+        yield GatewayUsers(store)
 
 
 def _list_users(_args: argparse.Namespace) -> Report:
-    from hermes.surfaces.gateway.store.users import GatewayUsers
-
-    with closing(_store()) as store:
-        known = GatewayUsers(store)
+    with _known_users() as known:
         users, requests = known.all(), known.pending()
     lines = [f"{user.platform}  {user.user_id}  {one_line(user.name, 40)}  {user.role}" for user in users]
     for request in requests:
@@ -62,34 +67,25 @@ def _list_users(_args: argparse.Namespace) -> Report:
 
 
 def _approve(args: argparse.Namespace) -> None:
-    from hermes.surfaces.gateway.store.users import GatewayUsers
-
-    with closing(_store()) as store:
-        user = GatewayUsers(store).approve(args.code, args.role)
+    with _known_users() as known:
+        user = known.approve(args.code, args.role)
     print(f"{plain(user.name)} ({plain(user.user_id)} on {plain(user.platform)}) is let in as {user.role}.")
 
 
 def _add(args: argparse.Namespace) -> None:
-    from hermes.surfaces.gateway.store.users import GatewayUsers
-
-    with closing(_store()) as store:
-        user = GatewayUsers(store).add(args.platform.lower(), args.user, args.role)
+    with _known_users() as known:
+        user = known.add(args.platform.lower(), args.user, args.role)
     print(f"{plain(user.user_id)} on {plain(user.platform)} is let in as {user.role}.")
 
 
 def _revoke(args: argparse.Namespace) -> int:
-    from hermes.surfaces.gateway.store.users import GatewayUsers
-
-    with closing(_store()) as store:
-        found = GatewayUsers(store).revoke(args.platform.lower(), args.user)
+    with _known_users() as known:
+        found = known.revoke(args.platform.lower(), args.user)
     if not found:
         print(f"{plain(args.user)} on {plain(args.platform)} was not let in; 'hermes gateway pair list' shows who was.")
         return 1
     print(f"{plain(args.user)} on {plain(args.platform)} is let in no longer.")
     return 0
-
-
-# -- state -----------------------------------------------------------------------------------------------------------
 
 
 def _status(_args: argparse.Namespace) -> Report:
@@ -100,7 +96,7 @@ def _status(_args: argparse.Namespace) -> Report:
     home = hermes_home()
     config = load_config(home).config.gateway
     status = read_status(home)
-    with closing(_store()) as store:
+    with closing(home_store(home)) as store:
         inbox, outbox = Inbox(store), Outbox(store)
         left, dead = inbox.open_messages(), inbox.dead_letters()
         undelivered, counts, waiting = outbox.undelivered(), outbox.counts(), outbox.waiting_chats()
@@ -179,13 +175,9 @@ def _waiting_lines(document: dict[str, Any]) -> Iterator[str]:
 def _retry(args: argparse.Namespace) -> None:
     from hermes.surfaces.gateway.store.outbox import Outbox
 
-    with closing(_store()) as store:
+    with closing(home_store(hermes_home())) as store:
         row = Outbox(store).retry(args.number)
     print(f"Message {row.number} to {plain(row.message.chat_id)} is sent again by the gateway.")
-
-
-def _store() -> Store:
-    return home_store(hermes_home())
 
 
 _USER = (

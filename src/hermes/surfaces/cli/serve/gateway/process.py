@@ -34,7 +34,8 @@ SURFACE = "gateway"
 def run_gateway(args: argparse.Namespace) -> int:
     """Run the platforms and the API until SIGINT or SIGTERM."""
     home, redactor, loaded = open_home(verbose=args.verbose)
-    names = _wanted(loaded.config, args.platform, has_api=loaded.config.gateway.api.enabled and not args.no_api)
+    has_api = loaded.config.gateway.api.enabled and not args.no_api
+    names = _wanted(loaded.config, args.platform, has_api=has_api)
     options = HostOptions(
         provider=args.provider,
         model=args.model,
@@ -52,20 +53,13 @@ def run_gateway(args: argparse.Namespace) -> int:
         check_provider(host)
         usable, unusable = usable_platforms(host, names)
         notices = [f"platform {name}: {why}" for name, why in unusable.items()]
-        service = page = None
-        if loaded.config.gateway.api.enabled and not args.no_api:
-            try:
-                page = None if args.no_web else embedded_page(host, notices)
-                service = stack.enter_context(api_service(host, page))
-            except HermesError as error:
-                notices.append(f"the API is not served: {error}")
+        web = _web_services(host, stack, notices, has_page=not args.no_web) if has_api else {}
         print_warnings((*loaded.warnings, *host.notices, *missing_workers(host), *notices), redactor.redact)
-        if not usable and service is None:
+        if not usable and not web:
             raise HermesError("no platform can be run; see the warnings above and 'hermes doctor'")
-        web = [one for one in (service, page) if one is not None and service is not None]
-        gateway = Gateway(host, usable, services=[ScheduleService(), *web])
-        for one in web:
-            gateway.turn_entries.update(one.entries)
+        gateway = Gateway(host, usable, services=[ScheduleService(), *web.values()])
+        for service in web.values():
+            gateway.turn_entries.update(service.entries)
         gateway.unusable = {name: redactor.redact(why) for name, why in unusable.items()}
         report = ConnectionReport(gateway)
 
@@ -74,15 +68,28 @@ def run_gateway(args: argparse.Namespace) -> int:
             report.update()
 
         gateway.on_status = status_changed
-        parts = [*gateway.platforms, *([] if service is None else [f"API at {service.url}"])]
-        if service is not None and page is not None:
-            parts.append(f"page at {page.url(service.url.removesuffix('/v1'))}")
         try:
             with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-                runner.run(_serve(gateway, f"Gateway: {', '.join(parts)}"))
+                runner.run(_serve(gateway, f"Gateway: {', '.join([*gateway.platforms, *web])}"))
         finally:
             write_status(gateway, is_over=True)
     return 0
+
+
+def _web_services(
+    host: Host, stack: ExitStack, notices: list[str], *, has_page: bool
+) -> dict[str, ApiService | EmbeddedPage]:
+    """What is served over HTTP, by the text that names it; what cannot be served is a notice."""
+    try:
+        page = embedded_page(host, notices) if has_page else None
+        service = stack.enter_context(api_service(host, page))
+    except HermesError as error:
+        notices.append(f"the API is not served: {error}")
+        return {}
+    served: dict[str, ApiService | EmbeddedPage] = {f"API at {service.url}": service}
+    if page is not None:
+        served[f"page at {page.url(service.url.removesuffix('/v1'))}"] = page
+    return served
 
 
 def embedded_page(host: Host, notices: list[str]) -> EmbeddedPage | None:

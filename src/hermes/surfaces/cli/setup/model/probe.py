@@ -6,7 +6,7 @@ import argparse
 import time
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from hermes.agent.pipelines.attempt import Attempt
 from hermes.base.errors import ConfigError, HermesError, ProviderError
@@ -57,7 +57,7 @@ def run_test(args: argparse.Namespace, setup: ModelSetup) -> Report:
 
 def _outcome(setup: ModelSetup, words: list[str]) -> ProbeResult:
     try:
-        endpoint = _endpoint(setup, words)
+        endpoint = setup.endpoint(*setup.named(words)) if words else setup.current()
     except ConfigError as error:
         detail, fix = split_advice(error)
         return ProbeResult(ok=False, problem="setup", detail=detail, fix=fix)
@@ -81,12 +81,6 @@ def _outcome(setup: ModelSetup, words: list[str]) -> ProbeResult:
     return outcome
 
 
-def _endpoint(setup: ModelSetup, words: list[str]) -> Endpoint:
-    if not words:
-        return setup.current()
-    return setup.endpoint(*setup.named(words))
-
-
 def _ask(setup: ModelSetup, endpoint: Endpoint, used: list[Endpoint]) -> Reply:
     """The answer, with any of the provider's keys; each endpoint that is tried is added to ``used``."""
     interrupt = Interrupt()
@@ -99,14 +93,10 @@ def _ask(setup: ModelSetup, endpoint: Endpoint, used: list[Endpoint]) -> Reply:
         except ProviderError as error:
             return Failure(error)
 
-    limited = replace(endpoint, timeouts=_within(endpoint.timeouts))
+    # The endpoint's limits where they are shorter than those of a test.
+    limits = zip(astuple(endpoint.timeouts), astuple(_FIRST_ANSWER), strict=True)
+    limited = replace(endpoint, timeouts=Timeouts(*(min(own or usual, usual) for own, usual in limits)))
     return retry(attempts([limited], 0, keys=setup.keys), interrupt, attempt)
-
-
-def _within(own: Timeouts) -> Timeouts:
-    """The endpoint's limits where they are shorter than those of a test."""
-    pairs = ((getattr(own, name), getattr(_FIRST_ANSWER, name)) for name in Timeouts.__struct_fields__)
-    return Timeouts(*(min(mine or usual, usual) for mine, usual in pairs))
 
 
 def _explained(setup: ModelSetup, error: HermesError, used: Endpoint) -> ModelProblem:

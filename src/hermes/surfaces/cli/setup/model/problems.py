@@ -78,21 +78,9 @@ def explain(
     """The problem behind an error. ``models`` are those that the server lists, if it does."""
     if not isinstance(error, ProviderError):
         return ModelProblem("setup" if isinstance(error, ConfigError) else "other", *split_advice(error))
-    network = _network(error, endpoint)
-    if network is not None:
-        return network
-    if error.reason == "auth" and error.status_code is not None:
-        shown = f"the key ({key_from})" if key_from else "a request without a key"
-        detail = f"{address_of(endpoint)} refused {shown}: HTTP {error.status_code}{_said(error)}"
-        return ModelProblem("key", detail, "put a key that is valid there" if key_from else _store_key(endpoint))
-    if error.status_code == 407:
-        return ModelProblem("proxy", f"{address_of(endpoint)}: the proxy wants a login (HTTP 407)", _PROXY_LOGIN)
-    if models and not is_among(endpoint.model, models) and error.reason in ("bad_request", "model_missing"):
-        return not_listed(endpoint, models)
-    if error.status_code == 404 and "not found" in str(error):
-        advice = split_advice(error)[1] or f"check the name of the model and {endpoint.address_setting}"
-        detail = f"{address_of(endpoint)}: nothing there answers for model {endpoint.model} (HTTP 404){_said(error)}"
-        return ModelProblem("model" if models else "url", detail, advice)
+    known = _network(error, endpoint) or _refusal(error, endpoint, key_from, models or ())
+    if known is not None:
+        return known
     detail, fix = split_advice(error)
     kind = "url" if error.status_code in _WRONG_ADDRESS else _KINDS.get(error.reason, "other")
     # A server that speaks another format answers too, only not in a way that can be read.
@@ -100,14 +88,26 @@ def explain(
     return ModelProblem(kind, detail, fix or f"check {suspects} and what the server logs")
 
 
-def _store_key(endpoint: Endpoint) -> str:
-    return f"store one with 'hermes auth add {endpoint.provider}'"
-
-
-def _said(error: ProviderError) -> str:
-    """The server's own explanation of its status: a key may be valid and the country not."""
-    _, found, said = split_advice(error)[0].partition(f"(HTTP {error.status_code}): ")
-    return f": {said}" if found else ""
+def _refusal(error: ProviderError, endpoint: Endpoint, key_from: str, models: Sequence[str]) -> ModelProblem | None:
+    """The problem that the status of an answer tells."""
+    address, status = address_of(endpoint), error.status_code
+    # The server's own explanation of its status: a key may be valid and the country not.
+    _, found, said = split_advice(error)[0].partition(f"(HTTP {status}): ")
+    reason = f": {said}" if found else ""
+    if error.reason == "auth" and status is not None:
+        shown = f"the key ({key_from})" if key_from else "a request without a key"
+        store = f"store one with 'hermes auth add {endpoint.provider}'"
+        advice = "put a key that is valid there" if key_from else store
+        return ModelProblem("key", f"{address} refused {shown}: HTTP {status}{reason}", advice)
+    if status == 407:
+        return ModelProblem("proxy", f"{address}: the proxy wants a login (HTTP 407)", _PROXY_LOGIN)
+    if models and not is_among(endpoint.model, models) and error.reason in ("bad_request", "model_missing"):
+        return not_listed(endpoint, models)
+    if status == 404 and "not found" in str(error):
+        advice = split_advice(error)[1] or f"check the name of the model and {endpoint.address_setting}"
+        detail = f"{address}: nothing there answers for model {endpoint.model} (HTTP 404){reason}"
+        return ModelProblem("model" if models else "url", detail, advice)
+    return None
 
 
 def not_listed(endpoint: Endpoint, models: Sequence[str]) -> ModelProblem:
@@ -120,7 +120,8 @@ def not_listed(endpoint: Endpoint, models: Sequence[str]) -> ModelProblem:
 def _network(error: ProviderError, endpoint: Endpoint) -> ModelProblem | None:
     parts = urlsplit(endpoint.base_url)
     proxy = proxy_for(parts.scheme, parts.hostname or "")
-    via = f" (through the proxy {_proxy_place(proxy)})" if proxy else ""
+    at = urlsplit(proxy or "")
+    via = f" (through the proxy {at.scheme}://{at.netloc.rpartition('@')[2]})" if proxy else ""
     for cause in _causes(error):
         known = _network_problem(cause, endpoint, via)
         if known is not None:
@@ -158,11 +159,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while cause is not None:
         yield cause
         cause = cause.__cause__ or cause.__context__
-
-
-def _proxy_place(proxy: str) -> str:
-    parts = urlsplit(proxy)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def is_among(model: str, models: Sequence[str]) -> bool:

@@ -25,7 +25,7 @@ from hermes.models.local.endpoint import LOCAL, is_local
 from hermes.models.local.install.weights import NotInstalled
 from hermes.models.profiles import CUSTOM
 from hermes.models.routing import endpoint_for, name_of
-from hermes.surfaces.cli.setup.auth.command import key_from_terminal
+from hermes.surfaces.cli.setup.auth import key_from_terminal
 from hermes.surfaces.cli.setup.model.problems import address_of, explain, is_among, not_listed
 from hermes.surfaces.cli.setup.model.server_models import list_models
 from hermes.surfaces.cli.setup.model.setup import LIST_TIMEOUTS, ModelSetup, known_provider
@@ -67,9 +67,7 @@ def ask(label: str) -> str:
 
 def choose(options: Sequence[str], names: Sequence[str] = ()) -> int | None:
     """Which of the options, by number or name, the person picks; None when they leave."""
-    width = len(str(len(options)))
-    for number, option in enumerate(options, 1):
-        say(f"  {number:>{width}}. {option}")
+    _show_numbered(options)
     while True:
         typed = ask("Number or name (Enter to cancel): " if names else "Number (Enter to cancel): ")
         if not typed or typed.lower().lstrip("/") in _LEAVE:
@@ -105,10 +103,14 @@ def choose_model(models: Sequence[str], default: str = "") -> str | None:
         say(f"{one_line(typed, 80)} is not listed{hint}")
 
 
+def _show_numbered(options: Sequence[str]) -> None:
+    width = len(str(len(options)))
+    for number, option in enumerate(options, 1):
+        say(f"  {number:>{width}}. {option}")
+
+
 def _show_models(shown: Sequence[str], count: int) -> None:
-    width = len(str(len(shown)))
-    for number, name in enumerate(shown, 1):
-        say(f"  {number:>{width}}. {name}")
+    _show_numbered(shown)
     if count > len(shown):
         say(f"  ({count} models{', these are the first' if shown else ''}; a part of a name narrows them down)")
 
@@ -210,7 +212,9 @@ def _written(raw: Mapping[str, Any], name: str) -> Any:
 
 def run_set(args: argparse.Namespace, setup: ModelSetup) -> int:
     """Set the model that the words of a command line name."""
-    chosen = _read(setup, args.words, args.base_url)
+    provider, model = setup.named(args.words)
+    chosen = Selection(provider, model, base_url=args.base_url)
+    chosen.model = _endpoint(setup, chosen).model  # the provider's usual one when none is named
     if args.key_stdin:
         chosen.key = secret_from_stdin()
         check_key(chosen.key)
@@ -266,13 +270,6 @@ def _local_model(setup: ModelSetup) -> Selection:
         get_model(setup.home)
         endpoint = setup.endpoint(LOCAL, "")
     return Selection(LOCAL, endpoint.model)
-
-
-def _read(setup: ModelSetup, words: Sequence[str], base_url: str) -> Selection:
-    provider, model = setup.named(words)
-    chosen = Selection(provider, model, base_url=base_url)
-    chosen.model = _endpoint(setup, chosen).model  # the provider's usual one when none is named
-    return chosen
 
 
 def _endpoint(setup: ModelSetup, chosen: Selection) -> Endpoint:

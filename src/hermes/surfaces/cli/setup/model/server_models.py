@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -74,17 +74,14 @@ def _models(endpoint: Endpoint, body: bytes) -> Completion:
         document = fields.get("data", fields.get("models"))
     if not isinstance(document, list):
         raise malformed(endpoint, "no list of models", body[:200])
-    names = dict.fromkeys(_names(cast("list[Any]", document)))
-    return {"models": list(names)[:_MOST_MODELS]}
-
-
-def _names(entries: list[Any]) -> Iterator[str]:
-    for entry in entries:
+    names: dict[str, None] = {}
+    for entry in cast("list[Any]", document):
         if isinstance(entry, dict):
             fields = cast("dict[str, Any]", entry)
             entry = fields.get("id") or fields.get("name") or fields.get("model")
         if isinstance(entry, str) and entry:
-            yield entry
+            names[entry] = None
+    return {"models": list(names)[:_MOST_MODELS]}
 
 
 #: Seconds for which a list is believed.
@@ -92,7 +89,7 @@ LIFETIME = 600.0
 
 
 class CachedList(msgspec.Struct):
-    """What one server listed, and when."""
+    """The models of a server, and when it listed them."""
 
     at: float
     models: list[str]

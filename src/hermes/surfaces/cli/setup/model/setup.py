@@ -6,9 +6,10 @@ It opens ``Models`` without a host. A key itself is never shown.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -25,6 +26,8 @@ from hermes.models.profiles import CUSTOM, PROFILES, Profile
 from hermes.models.routing import endpoint_for, name_of, unknown_provider
 from hermes.surfaces.cli.setup.model.server_models import ModelListCache, list_models
 from hermes.surfaces.cli.terminal import plain, print_note
+
+T = TypeVar("T")
 
 
 class Origins(NamedTuple):
@@ -66,7 +69,11 @@ class Origins(NamedTuple):
             return ""
         named = self.config.providers.get(endpoint.provider) or ModelProviderConfig()
         if endpoint.api_key == own.api_key:
-            return _written_as("api_key", self.raw.get("model"), "config.yaml")
+            section: Any = self.raw.get("model")
+            written: Any = cast("dict[str, Any]", section).get("api_key") if isinstance(section, dict) else None
+            if isinstance(written, str) and written.startswith("${"):
+                return f"{written[2:].partition('}')[0]}, which api_key in config.yaml names"
+            return "api_key in config.yaml"
         if endpoint.api_key == named.api_key:
             return f"providers.{endpoint.provider}.api_key in config.yaml"
         names = self.key_names(endpoint.provider, own)
@@ -75,14 +82,6 @@ class Origins(NamedTuple):
     def variable(self, name: str) -> str:
         """A variable and who set it."""
         return f"{name} in {env_path(self.home)}" if name in self.env_file else f"{name} in the environment"
-
-
-def _written_as(setting: str, section: object, file: str) -> str:
-    """A setting of the file, with the variable it refers to when it does."""
-    value: Any = cast("dict[str, Any]", section).get(setting) if isinstance(section, dict) else None
-    if isinstance(value, str) and value.startswith("${"):
-        return f"{value[2:].partition('}')[0]}, which {setting} in {file} names"
-    return f"{setting} in {file}"
 
 
 LIST_TIMEOUTS = Timeouts(connect=4.0, first_byte=8.0, between_chunks=4.0, total=15.0)
@@ -173,6 +172,10 @@ class ModelSetup:
                 return f"{stored.label!r} of hermes auth"
         return self.origins.of_key(endpoint, self.own_settings(endpoint.provider))
 
+    def stored_key(self, provider: str) -> str:
+        """Where a stored key of a provider is that is not the next one to be used; empty when there is none."""
+        return "stored by hermes auth" if self.keys.has(provider) else ""
+
     def has_key(self, endpoint: Endpoint) -> bool:
         """Whether there is any key to send to an endpoint."""
         return bool(endpoint.api_key) or self.keys.has(endpoint.provider)
@@ -234,6 +237,15 @@ class ModelSetup:
         return endpoint
 
 
+def all_at_once(work: Callable[[T], object], items: Sequence[T]) -> None:
+    """Call a function for all items at the same time; threads that hang do not keep the process."""
+    threads = [threading.Thread(target=work, args=(one,), name="hermes-model", daemon=True) for one in items]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def provider_and_model(
     words: Sequence[str], current: str, config: Config, profiles: Mapping[str, Profile]
 ) -> tuple[str, str]:
@@ -245,7 +257,9 @@ def provider_and_model(
     if len(words) == 2:
         return known_provider(words[0], config, profiles), words[1]
     provider, colon, model = words[0].partition(":")
-    if _is_known(provider, config, profiles) and (colon or not _is_model_of(words[0], current, config)):
+    named = config.providers.get(current)
+    is_model = named is not None and words[0] in (named.model, *named.models)
+    if _is_known(provider, config, profiles) and (colon or not is_model):
         return name_of(config, provider, profiles), model
     if not current:
         raise ConfigError(
@@ -263,9 +277,3 @@ def known_provider(name: str, config: Config, profiles: Mapping[str, Profile]) -
 
 def _is_known(name: str, config: Config, profiles: Mapping[str, Profile]) -> bool:
     return name_of(config, name, profiles) in {*profiles, *config.providers, CUSTOM}
-
-
-def _is_model_of(name: str, current: str, config: Config) -> bool:
-    """Whether the configuration says that the provider in use has a model of that very name."""
-    named = config.providers.get(current)
-    return named is not None and name in (named.model, *named.models)

@@ -1,10 +1,9 @@
-"""``hermes model`` and ``hermes model list``: the model in use, the known providers and their state."""
+"""``hermes model``: the model in use, the known providers and their state; others are set and tested."""
 
 from __future__ import annotations
 
 import argparse
-import threading
-from collections.abc import Sequence
+import logging
 
 import msgspec
 
@@ -12,11 +11,24 @@ from hermes.base.errors import ConfigError, HermesError, NotConfigured
 from hermes.models.endpoint import Endpoint
 from hermes.models.local.endpoint import is_local
 from hermes.models.profiles import CUSTOM
+from hermes.surfaces.cli.arguments import JSON, Action, Argument, CommandSpec, flag
 from hermes.surfaces.cli.report import Report
 from hermes.surfaces.cli.setup.model.problems import address_of, explain
 from hermes.surfaces.cli.setup.model.select import choose, pick_model, save, say
-from hermes.surfaces.cli.setup.model.setup import LOCAL_TIMEOUTS, ModelSetup, known_provider
+from hermes.surfaces.cli.setup.model.setup import LOCAL_TIMEOUTS, ModelSetup, all_at_once, known_provider, open_setup
 from hermes.surfaces.cli.terminal import is_interactive, print_lines
+from hermes.surfaces.commands.text import plural
+
+_EXAMPLES = """
+examples:
+  hermes model                                       show the model in use; on a terminal, pick another
+  hermes model list                                  list the known providers, and which can be used
+  hermes model list groq                             list the models of one of them
+  hermes model set groq:openai/gpt-oss-120b          asks for a missing key without showing it
+  hermes model set openrouter qwen/qwen3-8b --key-stdin < key.txt
+  hermes model set custom my-model --base-url http://127.0.0.1:8000/v1
+  hermes model test                                  send one small request; exit code 0 when it is answered
+"""
 
 
 class ProviderRow(msgspec.Struct):
@@ -46,7 +58,8 @@ class ProviderRow(msgspec.Struct):
         if self.missing is not None:
             return self.missing or "installed; small, needs no key"
         if self.answers is not None:
-            return f"answers, {_count(self.models)}" if self.answers else "does not answer"
+            count = "without a list of models" if self.models is None else plural(self.models, "model")
+            return f"answers, {count}" if self.answers else "does not answer"
         if self.key_from:
             return f"key: {self.key_from}"
         return f"no key (set {self.key_name})" if self.key_name else "no key is sent"
@@ -68,18 +81,28 @@ def provider_rows(setup: ModelSetup, *, refresh: bool = False) -> list[ProviderR
         row = _provider_row(setup, name, endpoint, is_current=name == current)
         rows.append(row)
         if is_local(endpoint):
-            row.missing = _missing(setup, endpoint)
+            row.missing = ""
+            try:
+                setup.local.settled([endpoint])
+            except ConfigError as error:
+                row.missing = str(error)
         elif not (row.key_name or row.key_from):
             unasked.append((row, endpoint))
-    _ask(setup, unasked, refresh=refresh)
+
+    def look(asked: tuple[ProviderRow, Endpoint]) -> None:
+        row, endpoint = asked
+        try:
+            models = setup.list_models_at(endpoint, refresh=refresh, timeouts=LOCAL_TIMEOUTS)
+            row.answers, row.models = True, None if models is None else len(models)
+        except HermesError:
+            row.answers = False
+
+    all_at_once(look, unasked)
     return rows
 
 
 def _provider_row(setup: ModelSetup, name: str, endpoint: Endpoint, *, is_current: bool) -> ProviderRow:
     profile, named = setup.profiles.get(name), setup.config.providers.get(name)
-    key_from = setup.key_from(endpoint)
-    if not key_from and setup.keys.has(name):
-        key_from = "stored by hermes auth"
     default = (named.model if named else "") or (profile.default_model if profile else "")
     return ProviderRow(
         name=name,
@@ -88,41 +111,12 @@ def _provider_row(setup: ModelSetup, name: str, endpoint: Endpoint, *, is_curren
         default_model=(setup.config.model.default or default) if is_current else default,
         aliases=list(profile.aliases) if profile else [],
         current=is_current,
-        key_from=key_from,
+        key_from=setup.key_from(endpoint) or setup.stored_key(name),
         key_name=setup.key_name(name),
     )
 
 
-def _missing(setup: ModelSetup, endpoint: Endpoint) -> str:
-    try:
-        setup.local.settled([endpoint])
-    except ConfigError as error:
-        return str(error)
-    return ""
-
-
-def _ask(setup: ModelSetup, rows: Sequence[tuple[ProviderRow, Endpoint]], *, refresh: bool) -> None:
-    def look(row: ProviderRow, endpoint: Endpoint) -> None:
-        try:
-            models = setup.list_models_at(endpoint, refresh=refresh, timeouts=LOCAL_TIMEOUTS)
-            row.answers, row.models = True, None if models is None else len(models)
-        except HermesError:
-            row.answers = False
-
-    threads = [threading.Thread(target=look, args=pair, name="hermes-model", daemon=True) for pair in rows]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-def _count(models: int | None) -> str:
-    if models is None:
-        return "without a list of models"
-    return "1 model" if models == 1 else f"{models} models"
-
-
-def show_current(_args: argparse.Namespace, setup: ModelSetup) -> None:
+def _show_current(_args: argparse.Namespace, setup: ModelSetup) -> None:
     """Show the model in use; on a terminal, offer to pick another."""
     try:
         lines = list(_current_lines(setup))
@@ -131,13 +125,19 @@ def show_current(_args: argparse.Namespace, setup: ModelSetup) -> None:
             raise
         lines = ["No model is set up yet." if isinstance(error, NotConfigured) else str(error)]
     print_lines(lines)
-    if is_interactive():
-        print(flush=True)
-        _offer(setup)
+    if not is_interactive():
+        return
+    print(flush=True)
+    say("Pick another? The providers:")
+    provider = pick_provider(provider_rows(setup))
+    chosen = None if provider is None else pick_model(setup, provider)
+    if chosen is None:
+        say("Nothing was changed.")
+    else:
+        print_lines(save(setup, chosen))
 
 
-def run_list(args: argparse.Namespace, setup: ModelSetup) -> Report:
-    """The providers that are known, or the models of one."""
+def _list(args: argparse.Namespace, setup: ModelSetup) -> Report:
     if args.provider:
         return _models_of(args.provider, setup, refresh=args.refresh)
     rows = provider_rows(setup, refresh=args.refresh)
@@ -168,7 +168,7 @@ def pick_provider(rows: list[ProviderRow]) -> str | None:
 def _current_lines(setup: ModelSetup) -> list[str]:
     endpoint = setup.current()
     name = setup.key_name(endpoint.provider)
-    key = setup.key_from(endpoint) or ("stored by hermes auth" if setup.keys.has(endpoint.provider) else "")
+    key = setup.key_from(endpoint) or setup.stored_key(endpoint.provider)
     if not key:
         key = f"none; set {name}, or run: hermes model set {endpoint.provider}:{endpoint.model}" if name else "none"
     fallbacks = ", ".join(f"{one.model or 'the same'} ({one.provider})" for one in setup.config.fallback_providers)
@@ -180,11 +180,30 @@ def _current_lines(setup: ModelSetup) -> list[str]:
     ]
 
 
-def _offer(setup: ModelSetup) -> None:
-    say("Pick another? The providers:")
-    provider = pick_provider(provider_rows(setup))
-    chosen = None if provider is None else pick_model(setup, provider)
-    if chosen is None:
-        say("Nothing was changed.")
-        return
-    print_lines(save(setup, chosen))
+def _opened_setup(_args: argparse.Namespace) -> ModelSetup:
+    # What is worth knowing is said here; the log is for conversations.
+    logging.getLogger("hermes").addHandler(logging.NullHandler())
+    return open_setup()
+
+
+COMMAND = CommandSpec(
+    run=_show_current,
+    opened=_opened_setup,
+    epilog=_EXAMPLES,
+    actions=(
+        Action("list", _list, "list the providers, or the models of one").takes(
+            Argument("provider PROVIDER", "the provider to ask for its models", nargs="?", default=""),
+            JSON,
+            flag("--refresh", "ask again instead of using a recent list"),
+        ),
+        Action("set", "setup.model.select:run_set", "choose the model to use").takes(
+            Argument("words [PROVIDER:]MODEL", "or PROVIDER MODEL", nargs="+"),
+            Argument("--base-url URL", "the server's address, for provider custom", default=""),
+            flag("--key-stdin", "read the key from standard input"),
+            flag("--no-check", "do not ask the server whether it has the model"),
+        ),
+        Action("test", "setup.model.probe:run_test", "send one small request and report any problem").takes(
+            Argument("words [PROVIDER:]MODEL", "instead of the model in use", nargs="*"), JSON
+        ),
+    ),
+)

@@ -7,8 +7,8 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Generator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes.agent.llm.models import Models
 from hermes.base.config import Config, hermes_home, load_config, load_env_file
@@ -22,7 +22,10 @@ from hermes.models.profiles import CUSTOM, PROFILES
 from hermes.models.routing import endpoint_for, name_of, unknown_provider
 from hermes.surfaces.cli.arguments import JSON, Action, Argument, CommandSpec, flag
 from hermes.surfaces.cli.report import Report
-from hermes.surfaces.cli.terminal import plain, print_note, secret_from_stdin, typed_secret
+from hermes.surfaces.cli.terminal import one_line, plain, print_note, secret_from_stdin, typed_secret, web_browser
+
+if TYPE_CHECKING:
+    from hermes.models.credentials.oauth import DeviceCode, Tokens
 
 _EXAMPLES = """
 examples:
@@ -53,9 +56,6 @@ def _opened_auth(_args: argparse.Namespace) -> Generator[AuthHome]:
     finally:
         for notice in auth.file.notices:
             print_note(f"Warning: {plain(notice)}")
-
-
-# -- add and remove -------------------------------------------------------------------------------------------------
 
 
 def _add(args: argparse.Namespace, auth: AuthHome) -> None:
@@ -91,21 +91,56 @@ def _known(provider: str, auth: AuthHome) -> str:
     raise CredentialError(unknown_provider(provider, auth.config, profiles))
 
 
-# -- login ----------------------------------------------------------------------------------------------------------
-
-
 def _login(args: argparse.Namespace, auth: AuthHome) -> None:
     from hermes.models.credentials.store import add_sign_in
-    from hermes.surfaces.cli.setup.auth.login import sign_in
 
     auth.file.edit(lambda _pool: None)  # fail on a read-only home before the sign-in
-    tokens = sign_in(args.provider, auth.config, on_device=args.device, open_browser=not args.no_browser)
+    tokens = _sign_in(args.provider, auth.config, on_device=args.device, open_browser=not args.no_browser)
     stored = add_sign_in(auth.file, args.provider, tokens, args.profile)
     until = "" if stored.refresh_token or stored.expires_at is None else "; it cannot be renewed when it expires"
     print(f"{plain(args.provider)}: signed in, stored as {plain(stored.label)!r}{until}")
 
 
-# -- list -----------------------------------------------------------------------------------------------------------
+def _sign_in(provider: str, config: Config, *, on_device: bool, open_browser: bool) -> Tokens:
+    """Run the sign-in, which shows the URL to open, and return the tokens."""
+    from hermes.base.http.client import HttpClient
+    from hermes.models.credentials.home_keys import sign_in_settings
+    from hermes.models.credentials.oauth import authorization_server
+    from hermes.models.credentials.sign_in import sign_in_on_another_device, sign_in_with_browser
+
+    with contextlib.closing(HttpClient()) as http:
+        server = authorization_server(provider, sign_in_settings(config), http)
+        ways = {"--device": server.settings.device_url, "": server.settings.authorization_url}
+        way = "--device" if on_device or not ways[""] else ""
+        if not ways[way]:
+            name = "device_url" if way else "authorization_url"
+            raise CredentialError(f"{provider}: providers.{provider}.oauth.{name} is not set in config.yaml")
+        opener = web_browser() if open_browser else None
+        if way:
+            return sign_in_on_another_device(server, lambda code: _show_code(code, opener))
+        return sign_in_with_browser(server, lambda address: _show_address(address, opener, ways["--device"]))
+
+
+def _show_address(address: str, opener: Callable[[str], object] | None, device_url: str) -> None:
+    print("Open this URL in a browser on this machine and sign in:")
+    print(f"\n  {plain(address)}\n")
+    if device_url:
+        print("(If the browser is on another machine, press Ctrl-C and use --device.)")
+    print("Waiting ...", flush=True)
+    if opener is not None:
+        opener(address)
+
+
+def _show_code(code: DeviceCode, opener: Callable[[str], object] | None) -> None:
+    print("Open this URL in any browser and enter the code:")
+    print(f"\n  {one_line(code.address)}\n  {one_line(code.user_code)}\n")
+    print("Waiting ...", flush=True)
+    address = code.direct_address or code.address
+    from hermes.models.credentials.oauth import is_confidential_url
+
+    # Only open web pages, not files or other URLs the server may name.
+    if opener is not None and is_confidential_url(address):
+        opener(address)
 
 
 def _list(_args: argparse.Namespace, auth: AuthHome) -> Report:

@@ -1,1 +1,0 @@
-"""``hermes skills``: skills listed, added, checked and removed."""

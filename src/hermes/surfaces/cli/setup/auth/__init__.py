@@ -1,1 +1,0 @@
-"""``hermes auth``: keys and sign-ins of providers."""
