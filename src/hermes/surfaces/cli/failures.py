@@ -36,7 +36,9 @@ def report(error: BaseException, arguments: list[str]) -> int:
     if isinstance(error, (KeyboardInterrupt, Interrupted)):
         was_ended = isinstance(error, Interrupted) and error.reason == "terminated"
         return EXIT_TERMINATED if was_ended else EXIT_INTERRUPTED
-    if isinstance(error, BrokenPipeError) and _output_is_closed():
+    # Stdout or stderr is the broken pipe, and not some other connection.
+    if isinstance(error, BrokenPipeError) and any(map(_is_closed, (sys.stdout, sys.stderr))):
+        silence_output()
         return EXIT_OUTPUT_CLOSED
     redact = _redactor().redact
 
@@ -99,14 +101,6 @@ def _print_error(text: str) -> None:
         print_error(text)
 
 
-def _output_is_closed() -> bool:
-    """Whether stdout or stderr is the broken pipe, and not some other connection."""
-    if any(_is_closed(stream) for stream in (sys.stdout, sys.stderr)):
-        silence_output()
-        return True
-    return False
-
-
 def _is_closed(stream: TextIO) -> bool:
     import io
     import select
@@ -145,7 +139,13 @@ def end_in_time(code: int) -> None:
     def end() -> None:
         import time
 
-        time.sleep(_exit_timeout())
+        from hermes.base.config import hermes_home, load_config
+
+        try:
+            patience = load_config(hermes_home()).config.plugins.exit_timeout
+        except Exception:
+            patience = 5.0
+        time.sleep(patience)
         names = [name for name in left() if not name.startswith("hermes-")]
         if names:
             _end_without(f"threads of plugins have not ended ({plain(', '.join(names))})", code)
@@ -160,15 +160,6 @@ def _end_without(what: str, code: int) -> None:
     _print_error(f"{what}, so the program ends without them; plugins.exit_timeout sets how long it waits for threads")
     silence_output()
     os._exit(code)
-
-
-def _exit_timeout() -> float:
-    from hermes.base.config import hermes_home, load_config
-
-    try:
-        return load_config(hermes_home()).config.plugins.exit_timeout
-    except Exception:
-        return 5.0
 
 
 @contextlib.contextmanager

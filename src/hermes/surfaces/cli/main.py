@@ -27,7 +27,10 @@ def main(argv: list[str] | None = None) -> int:
         _postpone_collection()
     code = _run_and_report(arguments)
     if argv is None:
-        _skip_last_collection()
+        if not _has_plugin_code():  # a plugin may have objects that expect their end
+            import gc
+
+            gc.freeze()  # the system takes the memory back anyway
         if _has_other_threads() or _has_plugin_code():
             from hermes.surfaces.cli.failures import end_in_time
 
@@ -51,21 +54,16 @@ def _postpone_collection() -> None:
     gc.set_threshold(_START_UP_OBJECTS)
 
 
-def _skip_last_collection() -> None:
-    """Leave the memory to the system, which takes it back anyway; a plugin may have objects that expect their end."""
-    if not _has_plugin_code():
-        import gc
-
-        gc.freeze()
-
-
 def _run_and_report(arguments: list[str]) -> int:
     try:
         code = _run(arguments)
         sys.stdout.flush()
         return code
-    except SystemExit as exit_:
-        return _exit_code(exit_)
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        print(ended.code, file=sys.stderr)
+        return 1
     except BaseException as error:
         from hermes.surfaces.cli.failures import report
 
@@ -193,12 +191,3 @@ def _unknown_command(name: str, added: list[str]) -> int:
         hint = did_you_mean(name, known, otherwise=otherwise, then=then)
     print_error(f"unknown command {name!r}{hint}")
     return 2
-
-
-def _exit_code(exit_: SystemExit) -> int:
-    if exit_.code is None:
-        return 0
-    if isinstance(exit_.code, int):
-        return exit_.code
-    print(exit_.code, file=sys.stderr)
-    return 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import re
 import sys
 from collections.abc import Callable, Generator, Iterable
@@ -11,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import BinaryIO, TextIO
+    from typing import TextIO
 
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -191,7 +190,7 @@ def page(lines: Iterable[str]) -> None:
         sys.stdout.flush()
 
 
-class WrappedLines(io.TextIOBase):
+class WrappedLines:
     """A terminal for text with columns: lines that are too long are broken at words. The start of a line is held
     back until it is flushed."""
 
@@ -216,26 +215,8 @@ class WrappedLines(io.TextIOBase):
             self._begun, self._is_split = "", True
         self.stream.flush()
 
-    def fileno(self) -> int:
-        return self.stream.fileno()
-
-    def isatty(self) -> bool:
-        return self.stream.isatty()
-
-    def writable(self) -> bool:
-        return True
-
-    @property
-    def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.stream.encoding
-
-    @property
-    def errors(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.stream.errors
-
-    @property
-    def buffer(self) -> BinaryIO:
-        return self.stream.buffer
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.stream, name)
 
 
 @contextlib.contextmanager
@@ -246,7 +227,7 @@ def wrapped_output() -> Generator[None]:
         yield
         return
     wrapped = WrappedLines(stream)
-    sys.stdout = wrapped
+    sys.stdout = wrapped  # pyright: ignore[reportAttributeAccessIssue]
     try:
         yield
     finally:
