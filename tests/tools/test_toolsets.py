@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from hermes.base.errors import HermesError, PluginError
 from hermes.tools.builtin import builtin_tools
+from hermes.tools.declarations.builtin import DECLARED
 from hermes.tools.registry import Tool, ToolContext, ToolRegistry
 from hermes.tools.results import tool_result
 from hermes.tools.toolsets import select_tools, toolsets
@@ -63,7 +64,7 @@ def test_a_toolset_that_talks_to_others_must_be_asked_for(registry: ToolRegistry
 def test_all_is_all(registry: ToolRegistry) -> None:
     registry.add(plugin_tool("a2a_send", "a2a"))
     registry.add(plugin_tool("tool_search", "tool_search"))  # no capability of its own
-    registry.add(replace(plugin_tool("web_fetch", "web"), plugin=""))
+    registry.add(replace(plugin_tool("web_fetch", "web"), plugin="", declares=DECLARED["web_fetch"]))
     for everything in ("all", "*"):
         assert names(select_tools(registry, [everything])) == sorted(["a2a_send", "web_fetch", *ALL])
     assert names(select_tools(registry, ["default"])) == ALL

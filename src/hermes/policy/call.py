@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hermes.policy.paths import PathContext
@@ -99,6 +100,14 @@ def read_options(args: list[str], values: str = "") -> ParsedOptions:
         else:
             options.operands.append(word)
     return options
+
+
+def after_options(args: list[str], takes_value: Callable[[str], bool]) -> list[str]:
+    """The arguments from the first operand on; ``takes_value`` says which options take the next word."""
+    at = 0
+    while at < len(args) and args[at].startswith("-") and len(args[at]) > 1:
+        at += 2 if takes_value(args[at]) else 1
+    return args[at:]
 
 
 def base_name(word: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from hermes.policy.budget import StepBudget, TooComplex
@@ -81,7 +82,7 @@ def _judge(
     harmless = True
     for text in readings(command[: 2 * LONGEST]):
         try:
-            harmless = analyse(text, paths.copy(), findings, stdin, scripts, budget) and harmless
+            harmless = analyse(text, replace(paths), findings, stdin, scripts, budget) and harmless
         except Exception:  # a bug in the analysis must neither allow a command nor end a turn
             findings.add("unreadable", text)
     return harmless
@@ -134,7 +135,7 @@ def commands_in(command: str, *, cwd: Path | str) -> list[str]:
     found: list[str] = []
     budget = StepBudget()
     for text in readings(command):
-        shell = _CommandLister(ShellState(paths.copy(), starting_variables(paths)), found, budget)
+        shell = _CommandLister(ShellState(replace(paths), starting_variables(paths)), found, budget)
         try:
             shell.read(text[:LONGEST])
         except (TooComplex, RecursionError):

@@ -119,10 +119,6 @@ class PathContext:
     home: str
     hermes_home: str
 
-    def copy(self) -> PathContext:
-        """A context whose working folder can change on its own."""
-        return PathContext(self.cwd, self.home, self.hermes_home)
-
     def resolve(self, path: str) -> str:
         """The absolute path, without ``.``, ``..``, double slashes and aliases of the root."""
         path = self._expand_tilde(path).replace("\\", "/")
@@ -158,7 +154,9 @@ class PathContext:
         if whole == "/" + UNKNOWN:
             return True  # whatever it is, it is a folder of the system
         folder = _without_everything(whole)
-        if _is_vital_name(folder.lower()) or self.home == folder or self.home.startswith(folder.rstrip("/") + "/"):
+        if folder.lower() in _VITAL or _USER_FOLDER.fullmatch(folder.lower()):
+            return True
+        if self.home == folder or self.home.startswith(folder.rstrip("/") + "/"):
             return True
         if _GLOB.search(folder):
             names = (*_VITAL, self.home)
@@ -231,10 +229,6 @@ def _without_everything(path: str) -> str:
         path = folder or "/"
         folder, _, name = path.rpartition("/")
     return path
-
-
-def _is_vital_name(path: str) -> bool:
-    return path in _VITAL or _USER_FOLDER.fullmatch(path) is not None
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -183,16 +183,6 @@ def _to_number(value: Any) -> Any:
     return number if type(number) in (int, float) else value
 
 
-def _to_boolean(value: Any) -> Any:
-    if isinstance(value, str):
-        return {"true": True, "false": False}.get(value.strip().lower(), value)
-    return value
-
-
-def _to_string(value: Any) -> Any:
-    return str(value) if type(value) in (int, float) else value
-
-
 def _to_array(value: Any) -> Any:
     decoded = _from_json(value, "[")
     return cast("Any", decoded if isinstance(decoded, list) else [value])
@@ -201,10 +191,6 @@ def _to_array(value: Any) -> Any:
 def _to_object(value: Any) -> Any:
     decoded = _from_json(value, "{")
     return cast("Any", decoded if isinstance(decoded, dict) else value)
-
-
-def _to_null(value: Any) -> Any:
-    return None if value in ("null", "None", "") else value
 
 
 def _from_json(value: Any, opening: str) -> Any:
@@ -216,14 +202,15 @@ def _from_json(value: Any, opening: str) -> Any:
         return None
 
 
+_BOOLEANS = {"true": True, "false": False}
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "integer": _to_integer,
     "number": _to_number,
-    "boolean": _to_boolean,
-    "string": _to_string,
+    "boolean": lambda value: _BOOLEANS.get(value.strip().lower(), value) if isinstance(value, str) else value,
+    "string": lambda value: str(value) if type(value) in (int, float) else value,
     "array": _to_array,
     "object": _to_object,
-    "null": _to_null,
+    "null": lambda value: None if value in ("null", "None", "") else value,
 }
 
 

@@ -23,8 +23,6 @@ ALIASES = {
 #: Opt-in toolsets, only enabled by name: they contact others on the user's behalf, or stand for tools in a request.
 _ON_REQUEST = ("a2a", "tool_search")
 _SEARCH = "tool_search"
-#: Opt-in tools: offered when their toolset is named. What others add to these toolsets is offered as usual.
-_TOOLS_ON_REQUEST = frozenset({"web_search", "web_fetch", "execute_code", "vision_analyze"})
 
 #: Toolsets made of other toolsets. Members without tools are omitted; an empty group does not exist.
 _GROUPS = {
@@ -88,7 +86,7 @@ def toolsets(registry: ToolRegistry) -> dict[str, frozenset[str]]:
 
 
 def _is_on_request(tool: Tool) -> bool:
-    return tool.toolset in _ON_REQUEST or (tool.name in _TOOLS_ON_REQUEST and not tool.plugin)
+    return tool.toolset in _ON_REQUEST or (tool.declares is not None and tool.declares.on_request)
 
 
 def _unknown(name: str, known: dict[str, frozenset[str]], registry: ToolRegistry) -> str:

@@ -114,11 +114,10 @@ def test_paths_that_may_hold_credentials_are_found_through_links(tmp_path: Path)
     (tmp_path / "innocent").symlink_to(keys / "id_ed25519")
     (tmp_path / "folder").symlink_to(keys)
     real = str((keys / "id_ed25519").resolve())
-    seen: dict[tuple[int, int], str] = {}
     for name in ("innocent", "folder/id_ed25519", ".ssh/id_ed25519"):
-        assert suspect_path(str(tmp_path / name), seen) == real
-    assert suspect_path(str(tmp_path / "plain.txt"), seen) is None
-    assert suspect_path(str(tmp_path / "missing"), seen) is None
+        assert suspect_path(str(tmp_path / name)) == real
+    assert suspect_path(str(tmp_path / "plain.txt")) is None
+    assert suspect_path(str(tmp_path / "missing")) is None
 
 
 @pytest.mark.parametrize(

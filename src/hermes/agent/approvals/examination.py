@@ -214,7 +214,7 @@ class _Call(msgspec.Struct, frozen=True):
         checked: list[str] = []
         found: list[Finding] = []
         for named in paths:
-            path = suspect_path(named, guard.real_folders)
+            path = suspect_path(named)
             refused = guard.refusal(path or named) if path is not None or not is_guarded else None
             if refused is not None and not is_guarded:
                 return Examination(effect, refusal=refused)

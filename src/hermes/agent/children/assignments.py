@@ -22,7 +22,7 @@ MAX_CHILDREN = 50
 
 DELEGATE = "delegate_task"
 #: Tools that no child has: only its parent talks to it, and decides what outlives the task.
-_KEPT_FROM_CHILDREN = kept_from("child") | {"send_message"}
+_KEPT_FROM_CHILDREN = kept_from("child")
 
 
 @dataclass(frozen=True, slots=True)

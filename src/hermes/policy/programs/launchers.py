@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hermes.policy.call import Call, base_name
+from hermes.policy.call import Call, after_options, base_name
 from hermes.policy.scripts import Script
 from hermes.policy.shell.flow import PROGRAM, TERMINAL, Flow, text_flow
 from hermes.policy.shell.marks import DECODED, REMOTE, UNKNOWN, known_part
@@ -212,7 +212,4 @@ def joined_words(shell: Shell, call: Call) -> Flow:
 
 
 def _after_options(args: list[str], values: str) -> list[str]:
-    at = 0
-    while at < len(args) and args[at].startswith("-") and len(args[at]) > 1:
-        at += 2 if len(args[at]) == 2 and args[at][1] in values else 1
-    return args[at:]
+    return after_options(args, lambda word: len(word) == 2 and word[1] in values)

@@ -41,32 +41,26 @@ _BLIND = names(
 )
 #: Headers and options that carry a token where it belongs.
 _AUTHORIZATION = re.compile(
-    r"\s*(?:proxy-)?(?:authorization|x-[\w-]*(?:key|token|auth)[\w-]*|private-token|job-token|api-?key|[\w-]*-(?:token|key))\s*:",
+    r"\s*(?:proxy-)?(?:authorization|x-[\w-]*(?:key|token|auth)[\w-]*|private-token|job-token|api-?key|[\w-]*-(?:token|key))\s*:"
+    r"|(?:header|authorization)\s*[:=]|(?-i:--(?:oauth2|token|password|user|auth|bearer)|-u)",
     re.IGNORECASE,
 )
 _SIGN_IN = names(
     "-u --user --oauth2-bearer --proxy-user -A --auth -a --password --token --bearer --http-password -k --key"
 )
 _PRINTS_TOKEN = re.compile(
-    r"gcloud auth (?:application-default )?print|gh auth token|glab auth|az account get-access-token"
-    r"|aws ecr(?:-public)? get-login"
-    r"|doctl registry|oc whoami -t|kubectl create token|heroku auth:token|aws eks get-token|op (?:read|item get)"
-    r"|pass (?:show )?\S"
-    r"|bw get|secret-tool lookup|lpass show|keyring get|vault print token"
+    r"gcloud auth (?:application-default )?print|gh auth token|glab auth|az account get-access-token|aws eks get-token"
+    r"|aws ecr(?:-public)? get-login|doctl registry|oc whoami -t|kubectl create token|heroku auth:token|bw get"
+    r"|op (?:read|item get)|pass (?:show )?\S|secret-tool lookup|lpass show|keyring get|vault print token"
 )
 _PRINTS_SECRET = re.compile(
-    r"aws (?:secretsmanager get-secret|ssm get-parameter|configure export|iam create-access-key|sts (?:get-session"
-    r"|assume-role))"
-    r"|vault (?:kv get|read)|gcloud secrets versions access|az keyvault secret show|gpg2? .*--export-secret"
-    r"|kubectl .*\bsecrets?\b"
-    r"|oc .*\bsecrets?\b|docker (?:secret|config) inspect|security (?:find-(?:generic|internet)-password"
-    r"|dump-keychain|export)"
-    r"|heroku config|doppler secrets|infisical (?:secrets|export)|chamber (?:read|export)|bw (?:export|list)"
-    r"|op (?:document|vault) get"
-    r"|git credential fill|sops (?:-d|--decrypt|decrypt)|age (?:-d|--decrypt)|ansible-vault (?:view|decrypt)"
-    r"|terraform (?:output -json|state pull)"
-    r"|ssh-add -L secret|flyctl ssh|railway variables|vercel env pull|netlify env:list|keepassxc-cli (?:show"
-    r"|export)|john |hashcat "
+    r"aws (?:secretsmanager get-secret|ssm get-parameter|configure export|iam create-access-key)"
+    r"|aws sts (?:get-session|assume-role)|vault (?:kv get|read)|gcloud secrets versions access|az keyvault secret show"
+    r"|gpg2? .*--export-secret|(?:kubectl|oc) .*\bsecrets?\b|docker (?:secret|config) inspect|heroku config"
+    r"|security (?:find-(?:generic|internet)-password|dump-keychain|export)|doppler secrets|git credential fill"
+    r"|infisical (?:secrets|export)|chamber (?:read|export)|bw (?:export|list)|op (?:document|vault) get"
+    r"|sops (?:-d|--decrypt|decrypt)|age (?:-d|--decrypt)|ansible-vault (?:view|decrypt)|flyctl ssh|railway variables"
+    r"|terraform (?:output -json|state pull)|vercel env pull|netlify env:list|keepassxc-cli (?:show|export)"
 )
 _ALWAYS_ASKED = re.compile(
     r"security (?:dump-keychain|export)|gpg2? .*--export-secret|keepassxc-cli export|bw export|mimikatz|secretsdump"
@@ -113,7 +107,8 @@ def check_secrets(shell: Shell, call: Call) -> str:
     _report_files(shell, call, files, sends=sends)
     is_shown = files and not sends and (program not in _BLIND or arguments)
     passed_on = [] if sends else [taint_of(word) for word in (*arguments, call.stdin.taint)]
-    return _strongest(SECRET if is_shown else "", *passed_on, secret_output(call))
+    taints = [SECRET if is_shown else "", *passed_on, secret_output(call)]
+    return SECRET if SECRET in taints else next(filter(None, taints), "")
 
 
 def _report_files(shell: Shell, call: Call, files: list[str], *, sends: bool) -> None:
@@ -128,10 +123,6 @@ def _report_files(shell: Shell, call: Call, files: list[str], *, sends: bool) ->
         shell.report("read-credentials", call.source)
 
 
-def _strongest(*taints: str) -> str:
-    return SECRET if SECRET in taints else next(filter(None, taints), "")
-
-
 def _check_sender(shell: Shell, call: Call, arguments: list[str], files: list[str]) -> None:
     keyed = call.program in _KEYED and _UPLOADS.isdisjoint(call.args)
     leaks = call.stdin.taint and not (call.stdin.taint == TOKEN and "--password-stdin" in call.args)
@@ -142,15 +133,8 @@ def _check_sender(shell: Shell, call: Call, arguments: list[str], files: list[st
 
 def _is_exposed(call: Call, word: str) -> bool:
     """Whether a token is sent somewhere else than where a service expects its own token."""
-    if _AUTHORIZATION.match(word) or word.startswith(
-        ("--oauth2", "--token", "--password", "--user", "--auth", "--bearer", "-u")
-    ):
-        return False
     at = call.args.index(word)
-    before = call.args[at - 1] if at else ""
-    if before in _SIGN_IN:
-        return False
-    return not re.match(r"(?:header|authorization)\s*[:=]", word, re.IGNORECASE)
+    return _AUTHORIZATION.match(word) is None and (at == 0 or call.args[at - 1] not in _SIGN_IN)
 
 
 def _secret_files(shell: Shell, call: Call) -> list[str]:

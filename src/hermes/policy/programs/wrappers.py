@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hermes.policy.call import Call, base_name, is_assignment
+from hermes.policy.call import Call, after_options, base_name, is_assignment
 from hermes.policy.shell.words import by_program, names
 
 
@@ -149,9 +149,8 @@ def container(shell: Shell, call: Call) -> None:
 
 
 def _after_image(args: list[str]) -> list[str]:
-    at = 0
-    while at < len(args) and args[at].startswith("-"):
-        word = args[at]
+    def takes_value(word: str) -> bool:
         lone = word.startswith("--") and "=" not in word and word[2:] not in _FLAGS
-        at += 2 if lone or (len(word) == 2 and word[1] in _VALUES) else 1
-    return args[at + 1 :]
+        return lone or (len(word) == 2 and word[1] in _VALUES)
+
+    return after_options(args, takes_value)[1:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from hermes.policy.call import ParsedOptions, read_options
+from hermes.policy.call import ParsedOptions, after_options, read_options
 from hermes.policy.rules.rule import Checks, Rule
 from hermes.policy.shell.words import by_program, names
 
@@ -18,11 +18,9 @@ def _commands(rows: Mapping[str, Callable[[ParsedOptions], bool]]) -> Checks:
     commands = by_program(rows)
 
     def loses(args: list[str]) -> bool:
-        at = 0
-        while at < len(args) and args[at].startswith("-"):
-            at += 2 if args[at] in _GLOBAL_VALUES else 1
-        command = commands.get(args[at]) if at < len(args) else None
-        return command is not None and command(read_options(args[at + 1 :]))
+        rest = after_options(args, _GLOBAL_VALUES.__contains__)
+        command = commands.get(rest[0]) if rest else None
+        return command is not None and command(read_options(rest[1:]))
 
     return {"git hub": lambda call: loses(call.args)}
 

@@ -46,9 +46,7 @@ def _changes_itself(call: Call) -> bool:
         if at is None:
             return False
         words = words[at + 1 :]
-    if not _UNGUARDED.isdisjoint(words) or any(word.startswith(("--mode=yolo", "--mode=auto")) for word in words):
-        return True
-    if any(words[at : at + 2] in (["--mode", "yolo"], ["--mode", "auto"]) for at in range(len(words))):
+    if not _UNGUARDED.isdisjoint(words) or re.search(r" --mode[= ](?:yolo|auto)", f" {' '.join(words)}"):
         return True
     if words[-1:] in (["--help"], ["-h"]) and "--" not in words:
         return False

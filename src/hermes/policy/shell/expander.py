@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from hermes.policy.shell.marks import SPLIT, UNKNOWN, is_known, plain
 from hermes.policy.shell.syntax import from_parser
@@ -102,15 +102,6 @@ class Expander:
             return text
         return double_quoted(text, self._shell.state.value, self._shell.output_of_text)
 
-    def _raw_string(self, node: Node) -> str:
-        return quoted(text_of(node)[1:-1])
-
-    def _ansi_c_string(self, node: Node) -> str:
-        return quoted(escapes(text_of(node)[2:-1]))
-
-    def _translated_string(self, node: Node) -> str:
-        return "".join(self._string(child) for child in node.named_children if child.type == "string")
-
     def _variable(self, node: Node) -> str:
         name = text_of(node)[1:]
         if name in ("@", "*"):
@@ -120,12 +111,6 @@ class Expander:
     def _quoted_variable(self, node: Node) -> str:
         name = text_of(node)[1:]
         return SPLIT.join(self._shell.state.items("@")) if name == "@" else self._shell.state.value(name)
-
-    def _parameter(self, node: Node) -> str:
-        return SPLIT.join(map(self._split, self._parameter_items(node)))
-
-    def _quoted_parameter(self, node: Node) -> str:
-        return SPLIT.join(self._parameter_items(node))
 
     def _parameter_items(self, node: Node) -> list[str]:
         """Parameter expansion ``${name…}``, as the words it gives between quotes."""
@@ -157,34 +142,28 @@ class Expander:
         name, index = node.child_by_field_name("name"), node.child_by_field_name("index")
         return (text_of(name) if name else ""), (self.value(index) if index else "")
 
-    def _substitution(self, node: Node) -> str:
-        return self._split(self._shell.output_of(node))
-
-    def _quoted_substitution(self, node: Node) -> str:
-        return self._shell.output_of(node)
-
-    def _process(self, node: Node) -> str:
-        return self._shell.process_path(node)
-
     def _opaque(self, node: Node) -> str:
         self._shell.walk(node)
         return UNKNOWN
 
-    _QUOTED = {
+    #: Expansions between double quotes, and anywhere else.
+    _QUOTED: ClassVar[dict[str, Callable[[Expander, Node], str]]] = {
         "simple_expansion": _quoted_variable,
-        "expansion": _quoted_parameter,
-        "command_substitution": _quoted_substitution,
+        "expansion": lambda self, node: SPLIT.join(self._parameter_items(node)),
+        "command_substitution": lambda self, node: self._shell.output_of(node),
         "arithmetic_expansion": _opaque,
     }
-    _PIECES = {
+    _PIECES: ClassVar[dict[str, Callable[[Expander, Node], str]]] = {
         "string": _string,
-        "raw_string": _raw_string,
-        "ansi_c_string": _ansi_c_string,
-        "translated_string": _translated_string,
+        "raw_string": lambda _self, node: quoted(text_of(node)[1:-1]),
+        "ansi_c_string": lambda _self, node: quoted(escapes(text_of(node)[2:-1])),
+        "translated_string": lambda self, node: "".join(
+            self._string(child) for child in node.named_children if child.type == "string"
+        ),
         "simple_expansion": _variable,
-        "expansion": _parameter,
-        "command_substitution": _substitution,
-        "process_substitution": _process,
+        "expansion": lambda self, node: SPLIT.join(map(self._split, self._parameter_items(node))),
+        "command_substitution": lambda self, node: self._split(self._shell.output_of(node)),
+        "process_substitution": lambda self, node: self._shell.process_path(node),
         "arithmetic_expansion": _opaque,
         "array": _opaque,
     }
@@ -243,15 +222,12 @@ def expand(value: str, operator: str, operands: list[str]) -> str:
     return UNKNOWN
 
 
-def _first_lower(value: str) -> str:
-    return value[:1].lower() + value[1:]
-
-
-def _first_upper(value: str) -> str:
-    return value[:1].upper() + value[1:]
-
-
-_CASES = {",,": str.lower, "^^": str.upper, ",": _first_lower, "^": _first_upper}
+_CASES: dict[str, Callable[[str], str]] = {
+    ",,": str.lower,
+    "^^": str.upper,
+    ",": lambda value: value[:1].lower() + value[1:],
+    "^": lambda value: value[:1].upper() + value[1:],
+}
 
 
 def _substring(value: str, operands: list[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from hermes.policy.budget import StepBudget, TooComplex
 from hermes.policy.call import Call
@@ -277,9 +277,6 @@ class Shell:
 
     # Commands
 
-    def _simple(self, node: Node, stdin: Flow) -> Flow:
-        return self._command(node, stdin, Redirects(), text_of(node))
-
     def _command(self, node: Node, stdin: Flow, redirects: Redirects, source: str) -> Flow:
         nodes: list[Node] = []
         assignments: list[Node] = []
@@ -396,8 +393,8 @@ class Shell:
                 self.walk(child, stdin)
         return PROGRAM
 
-    _STATEMENTS = {
-        "command": _simple,
+    _STATEMENTS: ClassVar[dict[str, Callable[[Shell, Node, Flow], Flow]]] = {
+        "command": lambda self, node, stdin: self._command(node, stdin, Redirects(), text_of(node)),
         "redirected_statement": _redirected,
         "pipeline": _pipeline,
         "list": _list,

@@ -55,7 +55,11 @@ DECLARED: dict[str, Declaration] = {
     ),
     "process": Declaration(runs={"data": "input"}, is_guarded=True, shown=Shown(subject=("action",), skill=_COMMANDS)),
     "execute_code": Declaration(
-        runs={"code": "script"}, is_guarded=True, kept_from=("child", "script"), shown=Shown(skill=_CODE)
+        runs={"code": "script"},
+        is_guarded=True,
+        on_request=True,
+        kept_from=("child", "script"),
+        shown=Shown(skill=_CODE),
     ),
     "read_file": Declaration(reads=("path",), is_guarded=True, shown=Shown(subject=("path",), skill=_FILES)),
     "search_files": Declaration(
@@ -80,13 +84,17 @@ DECLARED: dict[str, Declaration] = {
     ),
     "session_search": Declaration(shown=Shown(kind="search", subject=("query",), skill=_PAST)),
     "vision_analyze": Declaration(
-        reads=("image_url",), sends=("image_url",), is_guarded=True, shown=Shown(kind="other", skill=_VISION)
+        reads=("image_url",),
+        sends=("image_url",),
+        is_guarded=True,
+        on_request=True,
+        shown=Shown(kind="other", skill=_VISION),
     ),
     "image_generate": Declaration(shown=Shown(subject=("prompt",), skill=_IMAGES)),
     "skills_list": Declaration(shown=Shown(kind="search")),
     "skill_view": Declaration(contained=("file_path",), is_guarded=True, shown=Shown(kind="read")),
-    "web_search": Declaration(shown=Shown(kind="fetch", skill=_WEB)),
-    "web_fetch": Declaration(sends=("url",), shown=Shown(skill=_WEB)),
+    "web_search": Declaration(on_request=True, shown=Shown(kind="fetch", skill=_WEB)),
+    "web_fetch": Declaration(sends=("url",), on_request=True, shown=Shown(skill=_WEB)),
     "tool_search": Declaration(),
     "tool_describe": Declaration(),
     "tool_call": Declaration(forwards=True),
@@ -95,6 +103,8 @@ DECLARED: dict[str, Declaration] = {
     "a2a_answer": _PEER,
     "a2a_cancel": _PEER,
     "cronjob": Declaration(kept_from=("child",)),
+    # Of plugins for platforms: only the agent of the session itself writes to people.
+    "send_message": Declaration(kept_from=("child",)),
 }
 
 

@@ -75,6 +75,8 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     is_guarded: bool = False
     #: A call of it names another tool, which is called in its place.
     forwards: bool = False
+    #: It is offered only to those who name its toolset.
+    on_request: bool = False
     #: Callers that do not get it.
     kept_from: tuple[Caller, ...] = ()
     shown: Shown = Shown()

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import threading
 import time
 from functools import cache
@@ -63,8 +62,6 @@ class FileGuard:
 
     def __init__(self, home: Path | None = None) -> None:
         self._held_open = _KnownFiles()
-        #: The real paths of folders that were looked at, by device and inode.
-        self.real_folders: dict[_FileId, str] = {}
         self._settings = _KnownFiles()
         if home is not None:
             databases = (f"{name}{companion}" for name in _DATABASES for companion in _COMPANIONS)
@@ -169,25 +166,10 @@ def _backups(folder: str) -> list[str]:
         return []
 
 
-def suspect_path(path: str, real_folders: dict[_FileId, str]) -> str | None:
-    """The real path of a file that may hold credentials of other programs; None for all others.
-
-    ``real_folders`` remembers the real paths of folders: most files are read in few of them.
-    """
-    folder, name = os.path.split(path)
-    try:
-        found = os.stat(folder)
-        is_link = stat.S_ISLNK(os.lstat(path).st_mode)
-    except (OSError, ValueError):
-        return None  # the tool reports it
-    key = (found.st_dev, found.st_ino)
-    if is_link:
-        real = os.path.realpath(path)
-    else:
-        if key not in real_folders:
-            real_folders[key] = os.path.realpath(folder)
-        real = os.path.join(real_folders[key], name)
-    return real if may_be_credential(real) else None
+def suspect_path(path: str) -> str | None:
+    """The real path of a file that may hold credentials of other programs; None for all others, and missing ones."""
+    real = os.path.realpath(path)
+    return real if may_be_credential(real) and os.path.lexists(path) else None
 
 
 def mark_refusal(text: str) -> str | None:

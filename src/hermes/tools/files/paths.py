@@ -7,9 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
 from contextlib import suppress
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -53,11 +51,6 @@ def resolve_path(path: object, cwd: Path | str) -> str:
     if ".." in path:
         # "link/.." is the parent of the link's target, so ".." cannot be removed as text.
         return os.path.realpath(os.path.join(cwd, _encodable(path)))
-    return _absolute(path, str(cwd))
-
-
-@lru_cache(maxsize=32)  # one call asks for its path at the gate, in the tool and when its result is judged
-def _absolute(path: str, cwd: str) -> str:
     return os.path.normpath(os.path.join(cwd, _encodable(path)))
 
 
@@ -100,13 +93,8 @@ def similar_files(path: str, limit: int = 5) -> list[str]:
 
     directory, name = os.path.split(path)
     with suppress(OSError):
-        names = {entry.lower(): entry for entry in islice(_names_in(directory), _NAMES_COMPARED)}
+        with os.scandir(directory) as entries:
+            names = {entry.name.lower(): entry.name for entry in islice(entries, _NAMES_COMPARED)}
         near = difflib.get_close_matches(name.lower(), names, n=limit, cutoff=0.5)
         return [os.path.join(directory, names[lowered]) for lowered in near]
     return []
-
-
-def _names_in(directory: str) -> Iterator[str]:
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            yield entry.name

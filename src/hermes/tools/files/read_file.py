@@ -8,8 +8,6 @@ import codecs
 import os
 import stat
 from collections.abc import Iterator
-from functools import lru_cache
-from operator import add
 from typing import Any
 
 from hermes.base.scope import Interrupt
@@ -112,7 +110,7 @@ def _present(window: TextWindow, text: str, encoding: str, size: int, context: T
     if len(text) + 8 * len(lines) > limits.max_read_chars:
         lines = _fitting(lines, limits.max_read_chars)
     last = window.first + len(lines) - 1
-    content = "\n".join(_numbered(lines, window.first))
+    content = "\n".join(f"{number:6}|{line}" for number, line in enumerate(lines, window.first))
     if lines and (window.ended or last < window.total_lines):
         content += "\n"
     # A character cut in two at the end of an overlong line is not shown.
@@ -122,19 +120,6 @@ def _present(window: TextWindow, text: str, encoding: str, size: int, context: T
     if cut or last < window.total_lines:
         notes = {"truncated": True, **notes}
     return tool_result(content=content, total_lines=window.total_lines, file_size=size or window.size, **notes)
-
-
-def _numbered(lines: list[str], first: int) -> list[str]:
-    last = first + len(lines) - 1
-    if last <= _DEFAULT_LIMIT:
-        return list(map(add, _gutters()[first - 1 : last], lines))
-    return [f"{number:6}|{line}" for number, line in enumerate(lines, first)]
-
-
-@lru_cache(maxsize=1)
-def _gutters() -> list[str]:
-    """Line numbers of common lines, formatted once: formatting costs more than reading a small file."""
-    return [f"{number:6}|" for number in range(1, _DEFAULT_LIMIT + 1)]
 
 
 def _explain(

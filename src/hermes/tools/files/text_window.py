@@ -25,75 +25,35 @@ def cut_window(chunks: Iterable[bytes], first: int, count: int, longest: int, bu
 
     Of each line at most ``longest`` bytes are kept, and no further line is taken once ``budget`` bytes are.
     """
-    cutter = _Cutter(first, count, longest, budget)
+    lines: list[bytes] = []
+    #: The beginning of an incomplete line.
+    begun: bytes | None = None
+    newlines = size = kept = 0
+    cut, last_byte = False, b"\n"
     for chunk in chunks:
-        cutter.feed(chunk)
-    return cutter.window()
-
-
-class _Cutter:
-    """The window while the bytes arrive."""
-
-    def __init__(self, first: int, count: int, longest: int, budget: int) -> None:
-        self._first = first
-        self._count = count
-        self._longest = longest
-        self._budget = budget
-        self._lines: list[bytes] = []
-        #: The beginning of an incomplete line.
-        self._open: bytes | None = None
-        self._newlines = self._size = self._kept = 0
-        self._cut = False
-        self._last_byte = b"\n"
-
-    def feed(self, chunk: bytes) -> None:
-        self._size += len(chunk)
-        self._last_byte = chunk[-1:]
-        skip = self._first - 1 - self._newlines
-        if skip > 0:
-            here = chunk.count(b"\n")
-            if here < skip:
-                self._newlines += here
-                return
-            chunk = chunk.split(b"\n", skip)[-1]
-            self._newlines += skip
-        rest = self._take_lines(chunk)
-        if self._full():
-            self._newlines += rest.count(b"\n")
+        size += len(chunk)
+        last_byte = chunk[-1:]
+        skipped = min(max(first - 1 - newlines, 0), chunk.count(b"\n"))
+        newlines += skipped
+        if newlines < first - 1:
+            continue
+        rest = chunk.split(b"\n", skipped)[-1]
+        if len(lines) < count and kept < budget:
+            *pieces, rest = rest.split(b"\n", count - len(lines))
+            for taken, piece in enumerate(pieces):
+                if kept >= budget:
+                    rest = b"\n".join((*pieces[taken:], rest))
+                    break
+                line, begun = (begun or b"") + piece, None
+                cut |= len(line) > longest
+                lines.append(line[:longest])
+                newlines += 1
+                kept += min(len(line), longest) + 1
+        if len(lines) >= count or kept >= budget:
+            newlines += rest.count(b"\n")
         elif rest:
-            line = rest if self._open is None else self._open + rest
-            self._cut = self._cut or len(line) > self._longest
-            self._open = line[: self._longest]
-
-    def window(self) -> TextWindow:
-        ended = self._open is None
-        lines = self._lines if self._open is None else [*self._lines, self._open]
-        total = self._newlines + (self._last_byte != b"\n")
-        return TextWindow(self._first, lines, total, self._size, ended, self._cut)
-
-    def _full(self) -> bool:
-        return len(self._lines) >= self._count or self._kept >= self._budget
-
-    def _take_lines(self, chunk: bytes) -> bytes:
-        """Add the complete lines that fit; returns the rest of the chunk."""
-        if self._full():
-            return chunk
-        *pieces, rest = chunk.split(b"\n", self._count - len(self._lines))
-        if self._open is None and self._kept + len(chunk) < self._budget and self._all_short(chunk, pieces):
-            self._lines += pieces  # fast path for small files
-            self._newlines += len(pieces)
-            self._kept += len(chunk)
-            return rest
-        for taken, piece in enumerate(pieces):
-            if self._kept >= self._budget:
-                return b"\n".join((*pieces[taken:], rest))
-            line = piece if self._open is None else self._open + piece
-            self._cut = self._cut or len(line) > self._longest
-            self._open = None
-            self._lines.append(line[: self._longest])
-            self._newlines += 1
-            self._kept += min(len(line), self._longest) + 1
-        return rest
-
-    def _all_short(self, chunk: bytes, pieces: list[bytes]) -> bool:
-        return len(chunk) <= self._longest or max(map(len, pieces), default=0) <= self._longest
+            line = (begun or b"") + rest
+            cut |= len(line) > longest
+            begun = line[:longest]
+    total = newlines + (last_byte != b"\n")
+    return TextWindow(first, lines if begun is None else [*lines, begun], total, size, begun is None, cut)

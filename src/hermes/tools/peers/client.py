@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from dataclasses import dataclass
 
 import httpx
@@ -82,9 +82,8 @@ async def connect_peer(peer: Peer, options: PeerCallOptions) -> AsyncGenerator[P
         try:
             client = await create_client(card, client_config=config)
         except ValueError:
-            offered = (
-                ", ".join(sorted({interface.protocol_binding for interface in card.supported_interfaces})) or "none"
-            )
+            bindings = {interface.protocol_binding for interface in card.supported_interfaces}
+            offered = ", ".join(sorted(bindings)) or "none"
             raise PeerError(f"{peer.name} offers {offered}; known here are {' and '.join(_BINDINGS)}") from None
         yield PeerClient(peer, card, client, options)
 
@@ -192,15 +191,19 @@ class PeerClient:
     async def cancel(self, task_id: str) -> PeerReply:
         """Stop a task."""
         reply = PeerReply()
-        try:
+        with self._errors():
             reply.take_task(await self._client.cancel_task(CancelTaskRequest(id=task_id)))
-        except Exception as error:
-            raise as_peer_error(error, self.peer.name, self._options.timeout) from None
         return reply
 
     async def _task(self, task_id: str) -> Task:
-        try:
+        with self._errors():
             return await self._client.get_task(GetTaskRequest(id=task_id))
+
+    @contextlib.contextmanager
+    def _errors(self) -> Generator[None]:
+        """The failures of a call as ``PeerError``."""
+        try:
+            yield
         except Exception as error:
             raise as_peer_error(error, self.peer.name, self._options.timeout) from None
 

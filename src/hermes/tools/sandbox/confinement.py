@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: The mark for the files that are shown, in the key of the sandbox of scripts.
-_SCRIPTS = ("execute_code",)
-#: The same for programs of the owner that work of a caller runs.
-_OF_OWNER = "of the owner"
+#: What runs in a sandbox: a command, a script of the model, or a program of the owner, also in the work of a caller.
+_Use = Literal["command", "script", "hook"]
 
 
 class SandboxUnavailable(ValueError):
@@ -101,7 +99,7 @@ class Confinements:
         self._is_known = False
         self._lock = threading.RLock()
         self._probed: SandboxProbe | None = None
-        self._sandboxes: dict[tuple[str, str, str, tuple[str, ...]], Sandbox] = {}
+        self._sandboxes: dict[tuple[SandboxMode, str, str, tuple[str, ...], _Use], Sandbox] = {}
         self._folders: dict[str, PrivateFolder] = {}
         self._proxy: ProxyNetwork | None = None
 
@@ -129,7 +127,7 @@ class Confinements:
         """
         self._hide_memory()
         built = child_environment(os.environ, self.redactor, self._settings.env_passthrough)
-        sandbox = None if files is None else self._sandbox(scope, workspace, tuple(files), is_of_owner=True)
+        sandbox = None if files is None else self._sandbox(scope, workspace, tuple(files), "hook")
         return Confinement(built.variables, built.withheld, sandbox)
 
     def keep(self, change: UndoneChange) -> str:
@@ -151,13 +149,9 @@ class Confinements:
             return Confinement(built.variables)
         backend = self.probe().backend
         assert backend is not None
-        key = ("read-only", scope.principal, str(workspace), _SCRIPTS)
-        with self._lock:
-            if key not in self._sandboxes:
-                # The interpreter and our part of the script may lie below /tmp, of which the sandbox has its own.
-                shown = (sys.prefix, str(Path(__file__).parents[1] / "code"))
-                self._sandboxes[key] = self._make(backend, "read-only", scope, str(workspace), shown, is_script=True)
-            return Confinement(built.variables, sandbox=self._sandboxes[key])
+        # The interpreter and our part of the script may lie below /tmp, of which the sandbox has its own.
+        shown = (sys.prefix, str(Path(__file__).parents[1] / "code"))
+        return Confinement(built.variables, sandbox=self._kept(backend, "read-only", scope, workspace, shown, "script"))
 
     def confines_scripts(self) -> bool:
         """Whether scripts of the model run in a sandbox."""
@@ -180,7 +174,7 @@ class Confinements:
                     f"its entry asks for a sandbox, and this machine has none: {self.probe().summary}"
                 )
             with self._lock:
-                sandbox = self._make(backend, "workspace", Scope(), str(workspace), ())
+                sandbox = self._make(backend, "workspace", Scope(), str(workspace))
         return Confinement({**built.variables, **added}, built.withheld, sandbox)
 
     def _hide_memory(self) -> None:
@@ -212,9 +206,9 @@ class Confinements:
         scope: Scope,
         workspace: Path,
         shown: tuple[str, ...] = (),
+        use: _Use = "command",
         *,
         only_reads: bool = False,
-        is_of_owner: bool = False,
     ) -> Sandbox | None:
         mode = "read-only" if only_reads and self._settings.sandbox != "off" else self.mode(scope)
         if mode is None:
@@ -228,11 +222,22 @@ class Confinements:
                 f"terminal.sandbox is {mode}, and this machine has no sandbox: {self.probe().summary}. "
                 f"Without one: hermes config set terminal.sandbox off"
             )
-        key = (mode, scope.principal, str(workspace), (*shown, _OF_OWNER) if is_of_owner else shown)
+        return self._kept(backend, mode, scope, workspace, shown, use)
+
+    def _kept(
+        self,
+        backend: SandboxBackend,
+        mode: SandboxMode,
+        scope: Scope,
+        workspace: Path,
+        shown: tuple[str, ...],
+        use: _Use,
+    ) -> Sandbox:
+        """The sandbox for this use, made once."""
+        key = (mode, scope.principal, str(workspace), shown, use)
         with self._lock:
             if key not in self._sandboxes:
-                made = self._make(backend, mode, scope, str(workspace), shown, is_of_owner=is_of_owner)
-                self._sandboxes[key] = made
+                self._sandboxes[key] = self._make(backend, mode, scope, str(workspace), shown, use)
             return self._sandboxes[key]
 
     def _make(
@@ -241,22 +246,20 @@ class Confinements:
         mode: SandboxMode,
         scope: Scope,
         workspace: str,
-        shown: tuple[str, ...],
-        *,
-        is_script: bool = False,
-        is_of_owner: bool = False,
+        shown: tuple[str, ...] = (),
+        use: _Use = "command",
     ) -> Sandbox:
         from hermes.tools.sandbox.profile import is_inside, make_profile, programs_in
         from hermes.tools.sandbox.sandbox import Sandbox
 
         settings = self._settings
         agent = os.environ.get("SSH_AUTH_SOCK", "") if "SSH_AUTH_SOCK" in settings.env_passthrough else ""
-        proxy = None if is_script else self._proxy_for(backend)
+        proxy = None if use == "script" else self._proxy_for(backend)
         has_network = settings.network == "on" or (settings.network == "auto" and not scope.principal)
         home = os.path.expanduser("~")
         secrets = [str(self._hermes_home)] if self._hermes_home else []
         seen = [*shown, *([agent] if agent and not scope.principal else [])]
-        if scope.principal and not is_of_owner and not is_inside(os.path.realpath(home), os.path.realpath(workspace)):
+        if scope.principal and use != "hook" and not is_inside(os.path.realpath(home), os.path.realpath(workspace)):
             # The files of the owner are no business of a caller; the programs among them are.
             secrets.append(home)
             programs = programs_in(os.path.realpath(home), os.environ.get("PATH", ""))
@@ -268,7 +271,7 @@ class Confinements:
             secrets=secrets,
             writable=[os.path.expanduser(path) for path in settings.sandbox_write],
             shown=seen,
-            network=has_network and not is_script,
+            network=has_network and use != "script",
         )
         folder = self._private_folder(scope.principal)
         return Sandbox(backend, profile, folder, passed=settings.env_passthrough, proxy=proxy)

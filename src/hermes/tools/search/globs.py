@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 _WILDCARDS = frozenset("*?[{")
@@ -89,6 +89,21 @@ class IgnoreFile:
         for expression, directories_only, ignores in self.rules:
             if (is_directory or not directories_only) and expression.fullmatch(inside):
                 return ignores
+        return None
+
+
+def is_ignored(path: str, is_directory: bool, files: Sequence[IgnoreFile]) -> bool:
+    """Whether one of the files ignores a path; the last of them, the innermost, comes first."""
+    verdicts = (file.verdict(path, is_directory) for file in reversed(files))
+    return next((verdict for verdict in verdicts if verdict is not None), False)
+
+
+def read_gitignore(directory: str, base: str = "", above: str = "") -> IgnoreFile | None:
+    """The ``.gitignore`` of a directory; None when it has none, or one without rules."""
+    try:
+        with open(f"{directory}/.gitignore", encoding="utf-8", errors="replace") as file:
+            return parse_gitignore(file.read(1 << 20), base, above)
+    except OSError:
         return None
 
 

@@ -75,13 +75,7 @@ class _Search:
 
     def files(self) -> str:
         """Files whose name matches the pattern."""
-        query = Query(
-            self._pattern,
-            self._root,
-            self._context.scope.interrupt,
-            wanted=name_filter(self._pattern),
-            supervisor=self._context.processes.supervisor,
-        )
+        query = self._query(wanted=name_filter(self._pattern))
         found, stopped = _until_stopped(self._file_names(query), _MAX_FILES)
         return self._page("files", [self._shown(path) for path in found], len(found), stopped)
 
@@ -89,17 +83,9 @@ class _Search:
         """Matching lines, or files with matches, or counts."""
         mode = self._args.get("output_mode") or "content"
         glob = str(self._args.get("file_glob") or "") or None
-        query = Query(
-            self._pattern,
-            self._root,
-            self._context.scope.interrupt,
-            file_glob=glob,
-            wanted=path_filter(glob) if glob else None,
-            context=bounded_int(self._args, "context", 0, 0, _MAX_CONTEXT) if mode == "content" else 0,
-            counts_only=mode != "content",
-            refused=self._refused,
-            supervisor=self._context.processes.supervisor,
-        )
+        context = bounded_int(self._args, "context", 0, 0, _MAX_CONTEXT) if mode == "content" else 0
+        wanted = path_filter(glob) if glob else None
+        query = self._query(wanted=wanted, file_glob=glob, context=context, counts_only=mode != "content")
         re.compile(python_pattern(self._pattern))  # the same error with both engines
         if mode == "content":
             return self._lines(query)
@@ -108,6 +94,10 @@ class _Search:
             return self._page("files", [self._shown(hits.path) for hits in found], len(found), stopped)
         counts = [(self._shown(hits.path), hits.count) for hits in found]
         return self._page("counts", counts, sum(count for _, count in counts), stopped)
+
+    def _query(self, **options: Any) -> Query:
+        supervisor, interrupt = self._context.processes.supervisor, self._context.scope.interrupt
+        return Query(self._pattern, self._root, interrupt, refused=self._refused, supervisor=supervisor, **options)
 
     def _lines(self, query: Query) -> str:
         matches: list[dict[str, Any]] = []

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING
 
 from hermes.tools.files.guard import FileGuard, is_key_file
-from hermes.tools.search.globs import IgnoreFile, parse_gitignore
+from hermes.tools.search.globs import IgnoreFile, is_ignored, read_gitignore
 from hermes.tools.search.query import FileHits, Query, python_pattern
 
 if TYPE_CHECKING:
@@ -96,24 +96,14 @@ def _listing(
     if ".git" in names:
         in_repository, rules = True, ()
     if in_repository and ".gitignore" in names:
-        ignore = _load(directory, base=prefix)
+        ignore = read_gitignore(directory, base=prefix)
         rules = (*rules, ignore) if ignore else rules
     for entry in entries:
         path = prefix + entry.name
         if entry.name.startswith(".") or entry.name in SKIPPED or entry.is_symlink():
             continue
-        if not _ignored(path, entry, rules):
+        if not (rules and is_ignored(path, entry.is_dir(follow_symlinks=False), rules)):
             yield path, entry, rules, in_repository
-
-
-def _ignored(path: str, entry: os.DirEntry[str], rules: _Rules) -> bool:
-    if rules:
-        is_directory = entry.is_dir(follow_symlinks=False)
-        for ignore in reversed(rules):
-            verdict = ignore.verdict(path, is_directory)
-            if verdict is not None:
-                return verdict
-    return False
 
 
 def _rules_above(root: str) -> tuple[bool, _Rules]:
@@ -125,18 +115,10 @@ def _rules_above(root: str) -> tuple[bool, _Rules]:
         if parent == directory:
             return False, ()
         directory, above = parent, f"{name}/{above}"
-        ignore = _load(directory, above=above)
+        ignore = read_gitignore(directory, above=above)
         if ignore:
             rules.append(ignore)
     return True, tuple(reversed(rules))
-
-
-def _load(directory: str, base: str = "", above: str = "") -> IgnoreFile | None:
-    try:
-        with open(os.path.join(directory, ".gitignore"), encoding="utf-8", errors="replace") as file:
-            return parse_gitignore(file.read(1 << 20), base, above)
-    except OSError:
-        return None
 
 
 class _Matcher:

@@ -34,16 +34,11 @@ _DRAIN = 0.25
 #: In longer commands the exit code of the last program is not explained.
 _LONGEST_EXPLAINED = 10_000
 
-#: Exit codes that answer a question instead of reporting a failure.
+#: What exit code 1 of programs means that answer a question with it instead of reporting a failure.
 _MEANINGS = {
-    ("grep", 1): "no lines matched (not an error)",
-    ("egrep", 1): "no lines matched (not an error)",
-    ("fgrep", 1): "no lines matched (not an error)",
-    ("rg", 1): "no lines matched (not an error)",
-    ("diff", 1): "the files differ (not an error)",
-    ("cmp", 1): "the files differ (not an error)",
-    ("test", 1): "the condition is false (not an error)",
-    ("[", 1): "the condition is false (not an error)",
+    **dict.fromkeys(("grep", "egrep", "fgrep", "rg"), "no lines matched (not an error)"),
+    **dict.fromkeys(("diff", "cmp"), "the files differ (not an error)"),
+    **dict.fromkeys(("test", "["), "the condition is false (not an error)"),
 }
 
 
@@ -232,4 +227,4 @@ def _meaning(command: str, code: int) -> str | None:
                 program = token
     except ValueError:  # an unbalanced quote
         return None
-    return _MEANINGS.get((os.path.basename(program), code))
+    return _MEANINGS.get(os.path.basename(program))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hermes.policy.call import Call, base_name
-from hermes.policy.programs.wrappers import unwrap
+from hermes.policy.call import Call, ParsedOptions, base_name, read_options
+from hermes.policy.programs.wrappers import WRAPPERS, unwrap
 from hermes.policy.rules.rule import Predicate, Rule, operand
 from hermes.policy.shell.words import names
 
@@ -19,25 +19,14 @@ def _changes_service(first: int, last: int | None) -> Predicate:
     return lambda call: not _VERBS.isdisjoint([word for word in call.options.operands if word][first:last])
 
 
-def _sudo_flags(call: Call) -> set[str]:
-    """The letters before the command that sudo runs."""
-    flags: set[str] = set()
-    skip = False
-    for word in call.args:
-        if skip:
-            skip = False
-        elif word.startswith("--"):
-            flags.add({"stdin": "S", "askpass": "A", "shell": "s", "login": "i"}.get(word[2:], ""))
-        elif word.startswith("-"):
-            flags.update(word[1:])
-            skip = word[-1] in "ugpCDhrRtTU"
-        elif "=" not in word:
-            break
-    return flags
+def _own_options(call: Call) -> ParsedOptions:
+    """The options of sudo itself, before the command that it runs."""
+    inner = unwrap(call.program, call.args) or []
+    return read_options(call.args[: len(call.args) - len(inner)], WRAPPERS[call.program].letters)
 
 
 def _opens_root_shell(call: Call) -> bool:
-    if call.program in ("sudo", "doas") and not _sudo_flags(call).isdisjoint("si"):
+    if call.program in ("sudo", "doas") and _own_options(call).has("si", "shell", "login"):
         return True
     inner = unwrap(call.program, call.args) or []
     return bool(inner) and base_name(inner[0]) in _INTERACTIVE and len(inner) == 1 and call.stdin.origin == "terminal"
@@ -64,7 +53,7 @@ RULES = (
     Rule(
         "sudo-password",
         "gives sudo a password without a person typing it",
-        {"sudo": lambda call: not _sudo_flags(call).isdisjoint("SA")},
+        {"sudo": lambda call: _own_options(call).has("SA", "stdin", "askpass")},
     ),
     Rule(
         "root-shell",

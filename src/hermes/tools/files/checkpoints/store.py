@@ -189,20 +189,8 @@ class CheckpointStore:
             "WHERE checkpoint = checkpoints.id AND (left_kind IS NULL OR left_kind != kind OR left_digest != digest "
             f"OR left_mode != mode)) + (tree IS NOT NULL) FROM checkpoints {rest}"
         )
-        return [
-            Checkpoint(
-                id=row[0],
-                session_id=row[1],
-                turn_id=row[2],
-                turn=row[3],
-                reason=row[4],
-                created_at=row[5],
-                folder=os.fsdecode(row[6]),
-                summary=row[7],
-                changed_files=row[8],
-            )
-            for row in self.rows(query, values)
-        ]
+        found = [dict(zip(Checkpoint.__struct_fields__, row, strict=True)) for row in self.rows(query, values)]
+        return [msgspec.convert({**row, "folder": os.fsdecode(row["folder"])}, Checkpoint) for row in found]
 
     def files(self, checkpoint_id: int) -> list[SavedFile]:
         """The files of a checkpoint."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from hermes.tools.files.checkpoints.states import FileState, KeepContent, large_state, read_state
-from hermes.tools.search.globs import IgnoreFile, parse_gitignore
+from hermes.tools.search.globs import IgnoreFile, is_ignored, read_gitignore
 
 #: Left out wherever they are: what other programs keep for themselves and can make again.
 SKIPPED = frozenset(
@@ -126,12 +126,12 @@ def _walk(folder: str, folders: set[str], excluded: frozenset[str]) -> Iterator[
         except OSError:  # unreadable or deleted meanwhile
             continue
         if any(entry.name == ".gitignore" for entry in entries):
-            own = _ignore_file(f"{folder}/{inside}.gitignore", inside)
+            own = read_gitignore(f"{folder}/{inside}", inside)
             rules = (*rules, own) if own is not None else rules
         for entry in entries:
             path = inside + entry.name
             is_folder = entry.is_dir(follow_symlinks=False)
-            if (rules and _is_ignored(path, is_folder, rules)) or (is_folder and entry.name in SKIPPED):
+            if (rules and is_ignored(path, is_folder, rules)) or (is_folder and entry.name in SKIPPED):
                 continue
             if is_folder:
                 if entry.path.replace("//", "/") not in excluded and _is_text(entry.name):
@@ -155,19 +155,3 @@ def _file_status(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 def _is_text(name: str) -> bool:
     return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
-
-
-def _ignore_file(path: str, base: str) -> IgnoreFile | None:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return parse_gitignore(file.read(1 << 20), base)
-    except OSError:
-        return None
-
-
-def _is_ignored(path: str, is_folder: bool, rules: _Rules) -> bool:
-    for ignore in reversed(rules):
-        verdict = ignore.verdict(path, is_folder)
-        if verdict is not None:
-            return verdict
-    return False
