@@ -101,7 +101,8 @@ class AsyncTurnStream:
         self._interrupt = interrupt
         self._ended = False
         self._done: asyncio.Future[TurnResult] = self._loop.create_future()
-        self._done.add_done_callback(_consider_retrieved)
+        # A reader that stops early never asks for the exception; asyncio would report that as an error of its own.
+        self._done.add_done_callback(lambda done: None if done.cancelled() else done.exception())
         workers.submit(lambda: self._run(run))
 
     def _run(self, run: RunTurn) -> None:
@@ -168,9 +169,3 @@ class AsyncTurnStream:
 
     async def __aexit__(self, *_exception: object) -> None:
         await self.aclose()
-
-
-def _consider_retrieved(done: asyncio.Future[TurnResult]) -> None:
-    """A reader that stops early never asks for the exception; asyncio would report that as an error of its own."""
-    if not done.cancelled():
-        done.exception()

@@ -15,7 +15,7 @@ import pytest
 from hermes.agent.events import ignore_events
 from hermes.base.errors import HermesError
 from hermes.base.scope import Interrupt
-from hermes.surfaces.cli.chat.on_workers import RemoteRun, WorkerRuns
+from hermes.surfaces.cli.chat.on_workers import WorkerRun
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedResponder, by_step, text, tool_call
 from support import hermes_command, hermes_environment, run_hermes, start_hermes, write_config
 from support.approval_rig import says
@@ -70,9 +70,9 @@ def test_a_one_shot_run_on_a_worker(postgres_url: str, tmp_path: Path) -> None:
             assert again.returncode == 0 and again.stdout == "scripted answers more\n", again.stderr
             # Questions are asked where the person is, also those of a turn that was left waiting.
             responder = ScriptedResponder(says("once"))
-            with WorkerRuns(rig.host()) as runs:
-                run = RemoteRun(message="risky", responder=responder)
-                result = runs.result(*runs.submit(run, ignore_events), run, Interrupt())
+            with WorkerRun(rig.host(), responder) as run:
+                run.submit("risky", "", ignore_events)
+                result = run.result(Interrupt())
             assert (result.answer, result.steps, len(result.tool_calls)) == ("done", 2, 1)
             assert (rig.cwd / "ran").read_text() == "ran\n"
             # Without a person a call that needs approval is refused.

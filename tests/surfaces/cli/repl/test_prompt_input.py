@@ -13,8 +13,14 @@ from hermes.base.errors import HermesError
 from hermes.base.scope import Interrupt
 from hermes.surfaces.cli.chat.notifier import Notifier
 from hermes.surfaces.cli.chat.theme import DARK, LIGHT, NO_COLOUR, ThemeName, theme_for
-from hermes.surfaces.cli.repl.prompt.clipboard import MAX_OSC_BYTES, clipboard_image, copy_sequence, copy_with_program
-from hermes.surfaces.cli.repl.prompt.editor import edited_text, editor_command
+from hermes.surfaces.cli.repl.prompt.desktop import (
+    MAX_OSC_BYTES,
+    clipboard_image,
+    copy_sequence,
+    copy_with_program,
+    edited_text,
+    editor_command,
+)
 from hermes.surfaces.cli.repl.prompt.pasted import MOST_CHARACTERS, MOST_LINES, PastedBlocks
 from hermes.surfaces.cli.repl.shell_command import run_shell_command, user_environment
 from support.programs import write_program

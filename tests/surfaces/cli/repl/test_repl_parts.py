@@ -29,7 +29,8 @@ from hermes.contract.events import (
 )
 from hermes.models.costs.usage import Usage
 from hermes.surfaces.cli.chat.theme import DARK, NO_COLOUR
-from hermes.surfaces.cli.repl.prompt.streams import CapturedStream, LineReader
+from hermes.surfaces.cli.repl.prompt.plain import LineReader
+from hermes.surfaces.cli.repl.prompt.screen import CapturedStream
 from hermes.surfaces.cli.repl.questions import PromptQuestions, approval_question, clarifying_question, yes_or_no
 from hermes.surfaces.cli.repl.turn_view import TurnView
 from hermes.surfaces.cli.terminal import cells, word_wrapped

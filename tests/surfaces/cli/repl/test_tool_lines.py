@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hermes.base.sanitize import Redactor
 from hermes.contract.events import ChildActivity, ToolEnded, ToolStatus
-from hermes.surfaces.cli.chat.tool_lines import ASCII, UNICODE, RunningTools, finished_line, subject_of
+from hermes.surfaces.cli.chat.tool_lines import ASCII, UNICODE, Symbols, ToolLines, subject_of
 from hermes.surfaces.cli.terminal import cells
 from hermes.tools.declarations.builtin import DECLARED, builtin_declaration
 from support.events import child_ended, child_started, tool_ended, tool_started
@@ -23,6 +23,10 @@ SECRET = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"
 
 def finished(name: str = "terminal", *, status: ToolStatus = "ok", error: str | None = None, **args: Any) -> ToolEnded:
     return tool_ended("call_1", name, args, status, 1_234, error)
+
+
+def finished_line(event: ToolEnded, redactor: Redactor, *, width: int | None = None, symbols: Symbols = UNICODE) -> str:
+    return ToolLines(redactor, symbols=symbols).finished(event, width=width)
 
 
 class Clock:
@@ -99,7 +103,7 @@ def test_escape_sequences_in_arguments_stay_out() -> None:
 @given(st.text(max_size=60), st.text(max_size=300), st.text(max_size=200), st.sampled_from([80, 40, 20]), st.booleans())
 def test_no_line_is_wider_than_the_terminal(name: str, subject: str, error: str, width: int, dumb: bool) -> None:
     symbols = ASCII if dumb else UNICODE
-    tools = RunningTools(Redactor(), Clock(), symbols=symbols)
+    tools = ToolLines(Redactor(), Clock(), symbols=symbols)
     tools.started(tool_started("c", name, {"x": subject}))
     tools.started(child_started("c", "s", 0, subject, "leaf"))
     running = tools.lines(width)
@@ -111,7 +115,7 @@ def test_no_line_is_wider_than_the_terminal(name: str, subject: str, error: str,
 
 def test_parallel_calls_have_a_line_each_while_they_run() -> None:
     clock = Clock()
-    tools = RunningTools(Redactor(), clock)
+    tools = ToolLines(Redactor(), clock)
     assert not tools and tools.lines(40) == []
     tools.started(tool_started("a", "read_file", {"path": "a.txt"}))
     clock.now += 1.5
@@ -129,7 +133,7 @@ def test_parallel_calls_have_a_line_each_while_they_run() -> None:
 
 def test_children_have_a_line_each_under_their_call() -> None:
     clock = Clock()
-    tools = RunningTools(Redactor(("correct-horse-battery",)), clock)
+    tools = ToolLines(Redactor(("correct-horse-battery",)), clock)
     tools.started(tool_started("a", "delegate_task", {"tasks": [{}, {}]}))
     tools.started(child_started("a", "s1", 0, "Count the words.", "leaf"))
     tools.started(child_started("a", "s2", 1, "Use correct-horse-battery.", "leaf"))
@@ -148,7 +152,7 @@ def test_children_have_a_line_each_under_their_call() -> None:
 
 
 def test_many_calls_take_no_more_lines_than_agreed() -> None:
-    tools = RunningTools(Redactor(), Clock(), symbols=ASCII, most=4)
+    tools = ToolLines(Redactor(), Clock(), symbols=ASCII, most=4)
     for number in range(10):
         tools.started(tool_started(str(number), "read_file", {"path": f"{number}.txt"}))
     assert tools.lines(40) == [*(f"| read_file {number}.txt  0.0 s" for number in range(3)), "  and 7 more"]
@@ -166,7 +170,7 @@ def test_a_plain_chat_imports_no_terminal_library() -> None:
 
 
 def test_a_child_shows_what_it_does_now() -> None:
-    tools = RunningTools(Redactor(), lambda: 0.0)
+    tools = ToolLines(Redactor(), lambda: 0.0)
     tools.started(child_started("c", "child_1", 0, "look at the tests and fix what is broken", "leaf"))
     tools.child_does(ChildActivity("child_1", 0, "terminal", {"command": "pytest -q"}))
     tools.child_does(ChildActivity("child_of_another_turn", 0, "terminal", {"command": "ls"}))

@@ -242,20 +242,18 @@ def _check_remote(args: argparse.Namespace, message: UserMessage | None, config:
 
 def _answer_on_workers(host: Host, args: argparse.Namespace, message: UserMessage | None, output: Output) -> int:
     """Submit the message to workers and follow its turn."""
-    from hermes.surfaces.cli.chat.on_workers import RemoteRun, WorkerRuns
+    from hermes.surfaces.cli.chat.on_workers import WorkerRun
 
     interrupt = Interrupt()
+    listener = _listener(output, interrupt)
     session_id = host.sessions.to_continue(str(host.cwd)) if args.continue_last else args.resume or ""
-    run = RemoteRun(
-        message=message,
-        session_id=session_id,
-        responder=_questions(host, output),
-        can_withdraw=not isinstance(output, TextOutput) or output.can_withdraw,
-    )
-    with cancelled_by_signals(interrupt), WorkerRuns(host) as runs:
-        turn_id, session_id = runs.submit(run, _listener(output, interrupt))
-        output.begin(session_id)
-        result = runs.result(turn_id, session_id, run, interrupt)
+    with cancelled_by_signals(interrupt), WorkerRun(host, _questions(host, output)) as run:
+        if message is None:
+            run.take_up(session_id, listener)
+        else:
+            run.submit(message, session_id, listener, can_withdraw=_can_withdraw(output))
+        output.begin(run.session_id)
+        result = run.result(interrupt)
     output.end(result)
     return _exit_code(result, interrupt, host.redactor)
 
@@ -316,7 +314,7 @@ def _converse(
 
     listener, begins = _listener(output, interrupt), True
     session.when_accepted = begin
-    session.can_withdraw_text = not isinstance(output, TextOutput) or output.can_withdraw
+    session.can_withdraw_text = _can_withdraw(output)
     try:
         if message is not None and output_format is not None:
             from hermes.surfaces.embedding.output import run_structured
@@ -338,6 +336,11 @@ def _converse(
         _report_fallback(session, result)
     output.end(result)
     return _exit_code(result, interrupt, redactor)
+
+
+def _can_withdraw(output: Output) -> bool:
+    """Whether the output can show that text which it has shown does not count."""
+    return not isinstance(output, TextOutput) or output.can_withdraw
 
 
 def _report_fallback(session: Session, result: TurnResult) -> None:

@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Generator
 from typing import Any
 
-import msgspec
-
 from hermes.agent.approvals.responder import ApprovalRequest, Responder
 from hermes.agent.events import Listener, TurnResult
 from hermes.agent.session import Session
@@ -28,89 +26,75 @@ from hermes.surfaces.commands.surface import UserMessage
 PLATFORM = "cli"
 
 
-class RemoteRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A one-shot run for workers."""
+class WorkerRun:
+    """A run on the workers of its database: submitted, followed, and asked about here. A context manager."""
 
-    #: None continues the open turn of the session.
-    message: UserMessage | None
-    #: Empty begins a new session.
-    session_id: str = ""
-    #: Shows what is asked; None when there is no one to ask.
-    responder: Responder | None = None
-    #: The output can show that text which it has shown does not count.
-    can_withdraw: bool = False
-
-
-class WorkerRuns:
-    """Runs of this process on the workers of its database. A context manager."""
-
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, responder: Responder | None) -> None:
+        """``responder`` shows what is asked; None when there is no one to ask."""
         absent = absent_workers(host)
         if absent:
             raise HermesError(f"{absent[0]}; without --on-workers this run needs none")
         self._host = host
+        self._responder = responder
         self._questions = Questions(host.store)
         self._dispatcher = ClusterDispatcher(host, workspace=host.config.worker.workspace)
+        self._turn_id = ""
+        #: Set when there is a turn.
+        self.session_id = ""
 
-    def __enter__(self) -> WorkerRuns:
+    def __enter__(self) -> WorkerRun:
         self._dispatcher.start()
         return self
 
     def __exit__(self, *_exception: object) -> None:
         self._dispatcher.release()
 
-    def submit(self, run: RemoteRun, listener: Listener) -> tuple[str, str]:
-        """Submit the message, or take up the open turn of the session; the ids of the turn and of its session."""
-        if run.message is None:
-            return self._open_turn(run.session_id, listener)
-        session_id, cwd = new_session_id(), str(self._host.cwd)
-        if run.session_id:
-            row = self._host.sessions.get(run.session_id)
-            session_id, cwd = row.id, row.cwd
+    def submit(self, message: UserMessage, wanted: str, listener: Listener, *, can_withdraw: bool = False) -> None:
+        """Submit a message for the session ``wanted``; empty begins a new one.
+
+        ``can_withdraw``: the output can show that text which it has shown does not count.
+        """
+        row = self._host.sessions.get(wanted) if wanted else None
+        self.session_id = new_session_id() if row is None else row.id
         request = TurnRequest(
-            session_id=session_id,
-            message=run.message,
+            session_id=self.session_id,
+            message=message,
             request_key=new_id(),
             platform=PLATFORM,
-            cwd=cwd,
-            extra={
-                "asks": run.responder is not None,
-                "withdraws": run.can_withdraw,
-            },
+            cwd=str(self._host.cwd) if row is None else row.cwd,
+            extra={"asks": self._responder is not None, "withdraws": can_withdraw},
         )
-        return self._dispatcher.submit(request, listener=listener).turn_id, session_id
+        self._turn_id = self._dispatcher.submit(request, listener=listener).turn_id
 
-    def _open_turn(self, wanted: str, listener: Listener) -> tuple[str, str]:
-        session_id = self._host.sessions.get(wanted).id
-        found = [one for one in open_submissions(self._host.store) if one.session_id == session_id]
+    def take_up(self, wanted: str, listener: Listener) -> None:
+        """Continue the open turn of a session."""
+        self.session_id = self._host.sessions.get(wanted).id
+        found = [one.turn_id for one in open_submissions(self._host.store) if one.session_id == self.session_id]
         if not found:
-            raise HermesError(f"session {session_id} has no turn that a worker could continue; give a message")
-        turn_id = found[0].turn_id
-        self._dispatcher.watch(turn_id, lambda _turn: None, listener=listener)
-        if not self._questions.pending(session_id=session_id):
-            self._dispatcher.resume(turn_id)
-        return turn_id, session_id
+            raise HermesError(f"session {self.session_id} has no turn that a worker could continue; give a message")
+        self._turn_id = found[0]
+        self._dispatcher.watch(self._turn_id, lambda _turn: None, listener=listener)
+        if not self._questions.pending(session_id=self.session_id):
+            self._dispatcher.resume(self._turn_id)
 
-    def result(self, turn_id: str, session_id: str, run: RemoteRun, interrupt: Interrupt) -> TurnResult:
-        """Follow a turn to its end; its questions are asked meanwhile. An interrupt stops it on its worker."""
+    def result(self, interrupt: Interrupt) -> TurnResult:
+        """Follow the turn to its end; its questions are asked meanwhile. An interrupt stops it on its worker."""
         while True:
-            now = follow(self._dispatcher, turn_id, interrupt)
+            now = follow(self._dispatcher, self._turn_id, interrupt)
             if now.result is not None:
                 return completed_result(self._host.store, now.result)
-            asked = self._questions.pending(session_id=session_id)
+            asked = self._questions.pending(session_id=self.session_id)
             if asked and not interrupt.cancelled:
-                self._ask(asked[-1], run.responder, interrupt)
+                with contextlib.suppress(Interrupted):
+                    answer, reason = self._answer(asked[-1], interrupt)
+                    self._questions.answer(asked[-1].id, answer, reason)  # the first one counts: there may be one now
             if interrupt.cancelled:
-                self._dispatcher.cancel(turn_id, interrupt.reason)
+                self._dispatcher.cancel(self._turn_id, interrupt.reason)
             else:
-                self._dispatcher.resume(turn_id)
+                self._dispatcher.resume(self._turn_id)
 
-    def _ask(self, question: QuestionRow, responder: Responder | None, interrupt: Interrupt) -> None:
-        with contextlib.suppress(Interrupted):
-            answer, reason = self._answer(question, responder, interrupt)
-            self._questions.answer(question.id, answer, reason)  # the first one counts: there may be one by now
-
-    def _answer(self, question: QuestionRow, responder: Responder | None, interrupt: Interrupt) -> tuple[str, str]:
+    def _answer(self, question: QuestionRow, interrupt: Interrupt) -> tuple[str, str]:
+        responder = self._responder
         if question.kind == "clarify":
             text = None if responder is None else responder.answer(question.subject, question.choices, interrupt)
             return text or "", ""

@@ -165,12 +165,9 @@ class TextOutput(TurnRenderer):
         self._at_line_start = text.endswith("\n")
 
     def call_ended(self, event: events.ToolEnded | events.ChildEnded) -> None:
-        from hermes.surfaces.cli.chat.tool_lines import child_finished_line, finished_line
+        from hermes.surfaces.cli.chat.tool_lines import ToolLines
 
-        if isinstance(event, events.ToolEnded):
-            self.notice(finished_line(event, self._redactor, declaration=self.declaration))
-        else:
-            self.notice(child_finished_line(event, self._redactor))
+        self.notice(ToolLines(self._redactor, declaration=self.declaration).finished(event))
 
     def retry(self, event: events.RetryScheduled) -> None:
         """One line, which counts down on a terminal."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from itertools import islice
 from typing import Any, cast
@@ -55,28 +56,9 @@ class Running(msgspec.Struct, frozen=True):
     activity: str = ""
 
 
-def finished_line(
-    event: ToolEnded,
-    redactor: Redactor,
-    *,
-    width: int | None = None,
-    symbols: Symbols = UNICODE,
-    declaration: Declarations = builtin_declaration,
-) -> str:
-    """The line of a finished call. With a width, the subject and then the error are cut to fit."""
-    declared = declaration(event.tool_name)
-    head = f"{symbols.failed if has_failed(event, declared) else symbols.ok} {_name(event.tool_name)}"
-    subject = subject_of(declared, event.args, redactor)
-    error = "" if event.status == "ok" else _error(event.status, event.error_message, redactor)
-    code = exit_code(event, declared)
-    if code:
-        error = f"exit {code}"
-    return _fitted_line(head, subject, short_duration(event.duration_ms / 1000), error, width=width, symbols=symbols)
-
-
-def whole_error(event: ToolEnded, redactor: Redactor) -> str:
+def whole_error(event: ToolEnded, redactor: Redactor, limit: int = _LONGEST_ERROR) -> str:
     """Why a call failed, in more words than its line has room for; empty when it did not."""
-    return "" if event.status == "ok" else _error(event.status, event.error_message, redactor, _LONGEST_ERROR)
+    return "" if event.status == "ok" else _error(event.status, event.error_message, redactor, limit)
 
 
 def has_failed(event: ToolEnded, declared: Declaration) -> bool:
@@ -84,37 +66,13 @@ def has_failed(event: ToolEnded, declared: Declaration) -> bool:
     return event.status != "ok" or bool(exit_code(event, declared))
 
 
-def child_finished_line(
-    event: ChildEnded, redactor: Redactor, *, width: int | None = None, symbols: Symbols = UNICODE
-) -> str:
-    """The line of a finished child, indented under its call."""
-    ok = event.child_status == "completed"
-    head = f"{_CHILD_INDENT}{symbols.ok if ok else symbols.failed} {_child_name(event)}"
-    error = "" if ok else _error(event.child_status, event.child_error, redactor)
-    duration = short_duration(event.duration_ms / 1000)
-    return _fitted_line(head, _safe(event.child_goal, redactor), duration, error, width=width, symbols=symbols)
-
-
-def running_line(what: Running, now: float, *, width: int, symbols: Symbols = UNICODE) -> str:
-    """The line of a running call, with the current frame of the spinner."""
-    elapsed = max(now - what.since, 0)
-    frame = symbols.spinner[int(elapsed * _FRAMES) % len(symbols.spinner)]
-    head, subject = f"{what.indent}{frame} {what.name}", what.subject
-    if what.activity:
-        # What happens now matters more than the goal.
-        room = max(width // 3, width - cells(head) - cells(what.activity) - 15)
-        goal = fitted(subject, room, symbols.ellipsis) if width - cells(head) - room > 20 else ""
-        subject = f"{goal} {symbols.arrow} {what.activity}" if goal else what.activity
-    return _fitted_line(head, subject, running_time(elapsed), "", width=width, symbols=symbols)
-
-
-class RunningTools:
-    """The running calls, a line each. Updated by one thread, drawn by another."""
+class ToolLines:
+    """The lines of tool calls and child agents, finished and running. Updated by one thread, drawn by another."""
 
     def __init__(
         self,
         redactor: Redactor,
-        clock: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
         *,
         symbols: Symbols = UNICODE,
         most: int = 8,
@@ -150,12 +108,21 @@ class RunningTools:
             self._running[event.child_session_id] = replace(running, activity=now)
 
     def finished(self, event: ToolEnded | ChildEnded, *, width: int | None = None) -> str:
-        """Remove a call or a child; returns its final line."""
+        """The line of a call or a child, which runs no more. With a width, subject and then error are cut to fit."""
         if isinstance(event, ChildEnded):
             self._running.pop(event.child_session_id, None)
-            return child_finished_line(event, self._redactor, width=width, symbols=self._symbols)
-        self._running.pop(event.tool_call_id, None)
-        return finished_line(event, self._redactor, width=width, symbols=self._symbols, declaration=self._declaration)
+            has_ended_well, name, indent = event.child_status == "completed", _child_name(event), _CHILD_INDENT
+            subject = _safe(event.child_goal, self._redactor)
+            error = "" if has_ended_well else _error(event.child_status, event.child_error, self._redactor)
+        else:
+            self._running.pop(event.tool_call_id, None)
+            declared = self._declaration(event.tool_name)
+            has_ended_well, name, indent = not has_failed(event, declared), _name(event.tool_name), ""
+            subject = subject_of(declared, event.args, self._redactor)
+            code = exit_code(event, declared)
+            error = f"exit {code}" if code else whole_error(event, self._redactor, _USUAL)
+        head = f"{indent}{self._symbols.ok if has_ended_well else self._symbols.failed} {name}"
+        return self._fitted(head, subject, short_duration(event.duration_ms / 1000), error, width)
 
     def clear(self) -> None:
         """Remove all calls: the turn has ended."""
@@ -166,10 +133,37 @@ class RunningTools:
         running = list(self._running.values())
         now = self._clock()
         shown = running if len(running) <= self._most else running[: self._most - 1]
-        lines = [running_line(what, now, width=width, symbols=self._symbols) for what in shown]
+        lines = [self.running(what, width, now) for what in shown]
         if len(shown) < len(running):
             lines.append(fitted(f"  and {len(running) - len(shown)} more", width, self._symbols.ellipsis))
         return lines
+
+    def running(self, what: Running, width: int, now: float) -> str:
+        """The line of what runs, with the current frame of the spinner."""
+        symbols, elapsed = self._symbols, max(now - what.since, 0)
+        frame = symbols.spinner[int(elapsed * _FRAMES) % len(symbols.spinner)]
+        head, subject = f"{what.indent}{frame} {what.name}", what.subject
+        if what.activity:
+            # What happens now matters more than the goal.
+            room = max(width // 3, width - cells(head) - cells(what.activity) - 15)
+            goal = fitted(subject, room, symbols.ellipsis) if width - cells(head) - room > 20 else ""
+            subject = f"{goal} {symbols.arrow} {what.activity}" if goal else what.activity
+        return self._fitted(head, subject, running_time(elapsed), "", width)
+
+    def _fitted(self, head: str, subject: str, duration: str, error: str, width: int | None) -> str:
+        ellipsis = self._symbols.ellipsis
+        if width is None:
+            subject = fitted(subject, _USUAL, ellipsis)
+            return "  ".join(filter(None, (f"{head} {subject}".rstrip(), duration, error)))
+        if error:
+            # At most a third of the line is for the subject; the rest is for the error.
+            subject_room = min(cells(subject) + 1, width // 3)
+            error_room = width - cells(head) - subject_room - len(duration) - 4
+            error = fitted(error, max(error_room, width // 3), ellipsis)
+        ending = f"  {duration}  {error}".rstrip()
+        room = width - cells(head) - 1 - cells(ending)
+        subject = fitted(subject, room, ellipsis) if room > len(ellipsis) else ""
+        return fitted(f"{f'{head} {subject}'.rstrip()}{ending}", width, ellipsis)
 
 
 def subject_of(declared: Declaration, args: dict[str, Any], redactor: Redactor) -> str:
@@ -186,21 +180,6 @@ def _subject(name: str, value: object) -> str:
     if isinstance(value, list):
         return f"{len(cast('list[Any]', value))} {name}"
     return value if isinstance(value, str) else ""
-
-
-def _fitted_line(head: str, subject: str, duration: str, error: str, *, width: int | None, symbols: Symbols) -> str:
-    if width is None:
-        subject = fitted(subject, _USUAL, symbols.ellipsis)
-        return "  ".join(filter(None, (f"{head} {subject}".rstrip(), duration, error)))
-    if error:
-        # At most a third of the line is for the subject; the rest is for the error.
-        subject_room = min(cells(subject) + 1, width // 3)
-        error_room = width - cells(head) - subject_room - len(duration) - 4
-        error = fitted(error, max(error_room, width // 3), symbols.ellipsis)
-    ending = f"  {duration}  {error}".rstrip()
-    room = width - cells(head) - 1 - cells(ending)
-    subject = fitted(subject, room, symbols.ellipsis) if room > len(symbols.ellipsis) else ""
-    return fitted(f"{f'{head} {subject}'.rstrip()}{ending}", width, symbols.ellipsis)
 
 
 def _name(name: str) -> str:

@@ -41,11 +41,11 @@ def run_repl(
     from hermes.surfaces.cli.repl.prompt.screen import Screen
 
     with Screen(host, sys.stdout) as screen:
-        dialogue = Dialogue(host, screen, opened, attended=True)
+        screen.dialogue = dialogue = Dialogue(host, screen, opened, attended=True)
         _greet(dialogue, notices)
         if chooses_session:
             dialogue.enter("/resume")
-        screen.run(dialogue)
+        screen.run()
     return _farewell(dialogue)
 
 

@@ -37,10 +37,8 @@ from hermes.surfaces.cli.chat.tool_lines import (
     UNICODE,
     Declarations,
     Running,
-    RunningTools,
-    finished_line,
+    ToolLines,
     has_failed,
-    running_line,
     whole_error,
 )
 from hermes.surfaces.cli.terminal import cells, fitted, one_line, plain, word_wrapped
@@ -76,7 +74,7 @@ class TurnView(TurnRenderer):
         self._symbols = UNICODE if unicode else ASCII
         #: Columns of the terminal.
         self.width = 80
-        self._tools = RunningTools(redactor, clock, symbols=self._symbols, declaration=declaration)
+        self._tools = ToolLines(redactor, clock, symbols=self._symbols, declaration=declaration)
         self._since = clock()
         #: The finished text that the event at hand adds.
         self._added = ""
@@ -174,9 +172,7 @@ class TurnView(TurnRenderer):
         error = whole_error(event, self._redactor)
         if error not in line:  # no room for all of it: it goes below
             bare = replace(event, error_message="")
-            line = finished_line(
-                bare, self._redactor, width=self.width, symbols=self._symbols, declaration=self._declaration
-            )
+            line = self._tools.finished(bare, width=self.width)
             line = "\n".join([line.removesuffix(f"  {event.status}:"), *word_wrapped(f"  {error}", self.width)])
         return "\n".join([*map(self.red, line.split("\n")), *self.painted(folded_details(event, declared))])
 
@@ -231,7 +227,7 @@ class TurnView(TurnRenderer):
         if is_stopping or not (running or is_asking):
             doing = "stopping" if is_stopping else self._waiting_text() if self._retry else self.activity
             what = Running(doing, "" if self._retry else self._task, self._since)
-            running = [*running, running_line(what, self._clock(), width=self.width, symbols=self._symbols)]
+            running = [*running, self._tools.running(what, self.width, self._clock())]
         running = running[-rows:]
         pending = word_wrapped(self._reasoning or self._markdown.pending, self.width)
         room = rows - len(running)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hermes.surfaces.cli.chat.theme import DARK, Theme
-from hermes.surfaces.cli.repl.markdown.lines import Alignment
 from hermes.surfaces.cli.terminal import plain
 
 if TYPE_CHECKING:
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.segment import Segment
     from rich.text import Text
+
+Alignment = Literal["left", "center", "right"]
 
 #: Longer texts are shown without inline formatting, which would take too long.
 _LONGEST_INLINE = 20_000

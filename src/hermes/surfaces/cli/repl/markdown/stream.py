@@ -7,28 +7,37 @@ import re
 import msgspec
 
 from hermes.surfaces.cli.chat.theme import DARK, Theme
-from hermes.surfaces.cli.repl.markdown.lines import (
-    HEADING,
-    ITEM,
-    QUOTE,
-    UNDERLINE,
-    Alignment,
-    Fence,
-    begins_block,
-    delimiter_row,
-    is_rule,
-    opening_fence,
-    row,
-    without_closing_marks,
-)
-from hermes.surfaces.cli.repl.markdown.painter import Painter
+from hermes.surfaces.cli.repl.markdown.painter import Alignment, Painter
 from hermes.surfaces.cli.terminal import plain
+
+_QUOTE = re.compile(r" {0,3}> ?")
+_ITEM = re.compile(r"( {0,3})([-*+]|\d{1,9}[.)])( +|$)")
+_HEADING = re.compile(r" {0,3}(#{1,6})(?: +|$)")
+_UNDERLINE = re.compile(r" {0,3}(=+|-+) *$")
+_FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})(.*)$")
+_DELIMITER_CELL = re.compile(r":?-+:?$")
+_CELL_END = re.compile(r"(?<!\\)\|")
 
 #: Longest preview.
 _PREVIEW = 4_000
 
 #: Minimum width inside quotes and list items; with less they stay text.
 _LEAST_ROOM = 10
+
+
+class _Fence(msgspec.Struct, frozen=True):
+    """An open code fence."""
+
+    indent: int
+    marker: str
+    language: str
+    #: The rest of the opening line, such as a file name.
+    title: str
+
+    def is_closed_by(self, line: str) -> bool:
+        """Whether this line is the end of the fence."""
+        match = _FENCE.match(line)
+        return match is not None and match[2].startswith(self.marker) and not match[3].strip()
 
 
 class _Container(msgspec.Struct):
@@ -92,7 +101,7 @@ class MarkdownStream:
         """Reset to the start of a text."""
         self._partial = []
         self._open: list[_Container] = []
-        self._fence: Fence | None = None
+        self._fence: _Fence | None = None
         #: The lines of the open paragraph, or of the open table without its second line.
         self._lines: list[str] = []
         self._alignments: list[Alignment] | None = None
@@ -113,7 +122,7 @@ class MarkdownStream:
             if inner or len(self._open) == kept:
                 self._take_leaf(inner)
 
-    def _take_code(self, fence: Fence, line: str) -> None:
+    def _take_code(self, fence: _Fence, line: str) -> None:
         if fence.is_closed_by(line):
             self._fence = None
         else:
@@ -126,17 +135,18 @@ class MarkdownStream:
         if not text:
             self._flush()
             self._gap = True
-        elif self._lines and self._alignments is None and (underline := UNDERLINE.match(line)):
-            self._take_underline(underline[1])
-        elif self._alignments is not None and "|" in text and not begins_block(line):
+        elif self._lines and self._alignments is None and (underline := _UNDERLINE.match(line)):
+            lines, self._lines = self._lines, []
+            self._show_heading("\n".join(lines), 1 if underline[1].startswith("=") else 2)
+        elif self._alignments is not None and "|" in text and not _begins_block(line):
             self._lines.append(text)
-        elif heading := HEADING.match(line):
+        elif heading := _HEADING.match(line):
             self._flush()
-            self._show_heading(without_closing_marks(line[heading.end() :]), len(heading[1]))
-        elif is_rule(line):
+            self._show_heading(_without_closing_marks(line[heading.end() :]), len(heading[1]))
+        elif _is_rule(line):
             self._flush()
             self._show(self._painter.rule(self._room()))
-        elif fence := opening_fence(line):
+        elif fence := _opening_fence(line):
             self._flush()
             self._fence = fence
             if fence.title:
@@ -150,17 +160,13 @@ class MarkdownStream:
         """A line of a paragraph, unless it turns the line before it into the head of a table."""
         if self._alignments is not None:
             self._flush()
-        alignments = delimiter_row(text) if self._lines and "|" in self._lines[-1] else None
-        if alignments is not None and len(alignments) == len(row(self._lines[-1])):
+        alignments = _delimiter_row(text) if self._lines and "|" in self._lines[-1] else None
+        if alignments is not None and len(alignments) == len(_cells(self._lines[-1])):
             head = self._lines.pop()
             self._flush()
             self._lines, self._alignments = [head], alignments
         else:
             self._lines.append(text)
-
-    def _take_underline(self, mark: str) -> None:
-        lines, self._lines = self._lines, []
-        self._show_heading("\n".join(lines), 1 if mark.startswith("=") else 2)
 
     # -- containers -------------------------------------------------------------------------------------------------
 
@@ -168,7 +174,7 @@ class MarkdownStream:
         """How many of the open containers the line belongs to, and the line without their marks."""
         for position, container in enumerate(self._open):
             if not container.indent:
-                quote = QUOTE.match(line)
+                quote = _QUOTE.match(line)
                 if quote is None:
                     return position, line
                 line = line[quote.end() :]
@@ -180,7 +186,7 @@ class MarkdownStream:
 
     def _is_lazy(self, rest: str) -> bool:
         """Whether the line is a lazy continuation of the open paragraph, without the markers of its containers."""
-        return bool(rest and self._lines and self._alignments is None) and not begins_block(rest)
+        return bool(rest and self._lines and self._alignments is None) and not _begins_block(rest)
 
     def _open_containers(self, line: str) -> str:
         """Open what begins on this line; returns what is in it."""
@@ -194,10 +200,10 @@ class MarkdownStream:
         return line
 
     def _container_at(self, line: str) -> tuple[_Container, str] | None:
-        if quote := QUOTE.match(line):
+        if quote := _QUOTE.match(line):
             return _Container(self._bar, self._bar), line[quote.end() :]
-        item = ITEM.match(line)
-        if item is None or is_rule(line) or self._goes_on(item, line):
+        item = _ITEM.match(line)
+        if item is None or _is_rule(line) or self._goes_on(item, line):
             return None
         # Five blanks and more are one, and an indented line of code.
         blanks = len(item[3]) if 1 <= len(item[3]) < 5 else 1
@@ -224,7 +230,7 @@ class MarkdownStream:
         lines, alignments = self._lines, self._alignments
         self._lines, self._alignments = [], None
         if alignments is not None:
-            head, *rows = map(row, lines)
+            head, *rows = map(_cells, lines)
             self._show(self._painter.table(head, rows, alignments, self._room()))
         elif lines:
             self._show(self._painter.paragraph("\n".join(lines), self._room()))
@@ -265,3 +271,55 @@ class MarkdownStream:
         """The open lines, last first, with what parts them. No more of them than a preview can hold."""
         lines = self._lines[-_PREVIEW:]
         return [piece for line in reversed(lines) for piece in (line, "\n")][:-1]
+
+
+# -- the syntax of lines -----------------------------------------------------------------------------------------------
+
+
+def _begins_block(line: str) -> bool:
+    """Whether the line cannot be part of a paragraph or a table."""
+    if _HEADING.match(line) or _QUOTE.match(line) or _is_rule(line) or _opening_fence(line):
+        return True
+    return _ITEM.match(line) is not None
+
+
+def _is_rule(line: str) -> bool:
+    """Whether the line is a thematic break."""
+    marks = line.replace(" ", "")
+    return len(marks) >= 3 and marks[0] in "-*_" and not marks.strip(marks[0]) and not line.startswith("    ")
+
+
+def _opening_fence(line: str) -> _Fence | None:
+    """The code fence that begins here."""
+    match = _FENCE.match(line)
+    # Backticks on the rest of the line make it code within a paragraph.
+    if match is None or (match[2].startswith("`") and "`" in match[3]):
+        return None
+    language, _, title = match[3].strip().partition(" ")
+    return _Fence(len(match[1]), match[2], language, title.strip())
+
+
+def _without_closing_marks(heading: str) -> str:
+    """``Title ##`` is ``Title``, and ``C#`` stays."""
+    heading = heading.rstrip()
+    bare = heading.rstrip("#")
+    return bare.strip() if not bare or bare.endswith(" ") else heading.strip()
+
+
+def _cells(line: str) -> list[str]:
+    """The cells of a table's row."""
+    inner = line.strip().removeprefix("|")
+    if inner.endswith("|") and not inner.endswith("\\|"):
+        inner = inner[:-1]
+    return [cell.strip().replace("\\|", "|") for cell in _CELL_END.split(inner)]
+
+
+def _delimiter_row(line: str) -> list[Alignment] | None:
+    """How the columns are aligned, when this is the line under the head of a table."""
+    alignments: list[Alignment] = []
+    for cell in _cells(line):
+        if not _DELIMITER_CELL.match(cell):
+            return None
+        right = cell.endswith(":")
+        alignments.append("center" if right and cell.startswith(":") else "right" if right else "left")
+    return alignments

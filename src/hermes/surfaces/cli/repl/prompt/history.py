@@ -33,8 +33,6 @@ class PromptHistory(History):
         self._path = Path(os.path.realpath(path))
         self._redactor = redactor
         self._most = most
-        #: How many entries there were when the file had that size, so that it need not be counted again.
-        self._counted = (0, 0)
         self._failed = False
 
     def append_string(self, string: str) -> None:
@@ -60,34 +58,24 @@ class PromptHistory(History):
         """Add an entry to the file. Several processes may do so at once."""
         if len(string) > _LONGEST_ENTRY:
             return
+        line = msgspec.json.encode(string) + b"\n"
         try:
             with _locked(self._path) as file:
-                self._append(file, msgspec.json.encode(string) + b"\n")
+                content = self._path.read_bytes()
+                lines = content.splitlines()
+                if len(lines) >= self._most:
+                    self._replace(b"".join(kept + b"\n" for kept in lines[-(self._most - 1) :]) + line)
+                else:  # the last line may be incomplete, after a full disk or a manual edit
+                    os.write(file, line if not content or content.endswith(b"\n") else b"\n" + line)
         except OSError as error:
             self._report("write", error)
 
-    def _append(self, file: int, line: bytes) -> None:
-        size, count = self._counted
-        found = os.fstat(file).st_size
-        if found != size:
-            count = len(self._path.read_bytes().splitlines())
-        if count < self._most:
-            missing = _missing_newline(file, found)
-            os.write(file, missing + line)
-            self._counted = found + len(missing) + len(line), count + 1
-        else:
-            self._replace(line)
-
-    def _replace(self, line: bytes) -> None:
-        """Rewrite a full file without the oldest entries."""
-        lines = self._path.read_bytes().splitlines()
-        content = b"".join(kept + b"\n" for kept in lines[-(self._most - 1) :]) + line
+    def _replace(self, content: bytes) -> None:
         beside = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
         file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(file, "wb") as stream:  # noqa: PTH123  (a descriptor, opened above with its mode)
             stream.write(content)
         beside.replace(self._path)
-        self._counted = len(content), content.count(b"\n")
 
     def _report(self, what: str, error: OSError) -> None:
         if not self._failed:
@@ -118,11 +106,6 @@ def _is_at(file: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:
         return False
-
-
-def _missing_newline(file: int, size: int) -> bytes:
-    """The missing end of an incomplete line, after a full disk or a manual edit."""
-    return b"\n" if size and os.pread(file, 1, size - 1) != b"\n" else b""
 
 
 def _entry(line: bytes) -> str | None:

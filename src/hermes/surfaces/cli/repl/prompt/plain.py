@@ -1,9 +1,13 @@
-"""Line-based prompt for simple terminals and pipes."""
+"""Line-based prompt for simple terminals and pipes, and the interruptible reader of its lines."""
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import os
+import select
 import signal
+import socket
 import sys
 import threading
 from collections import deque
@@ -18,10 +22,72 @@ from hermes.surfaces.cli.chat.output import TextOutput
 from hermes.surfaces.cli.chat.signals import handled_signals
 from hermes.surfaces.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST
 from hermes.surfaces.cli.repl.dialogue import Dialogue
-from hermes.surfaces.cli.repl.prompt.streams import LineReader
 from hermes.surfaces.cli.terminal import column_wrapped, one_line, plain, terminal_width
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class LineReader:
+    """Reads lines from a file descriptor; ``wake`` ends a wait. Close it when done."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._ready: deque[str] = deque()
+        self._partial = ""
+        self._at_end = False
+        # Sockets rather than a pipe: a reused descriptor number cannot be mistaken for it.
+        self._alarm, self._bell = socket.socketpair()
+        self._bell.setblocking(False)
+
+    def wait(self, *, for_line: bool = True) -> str | None:
+        """The next line, without its end. None when woken, or when there is no complete line yet.
+
+        Raises ``EOFError`` at the end of the input.
+        """
+        if for_line and self._ready:
+            return self._ready.popleft()
+        if for_line and self._at_end:
+            raise EOFError
+        sources = [self._alarm, self._descriptor] if for_line else [self._alarm]
+        readable, _, _ = select.select(sources, [], [])
+        if self._alarm in readable:
+            self._alarm.recv(4_096)
+        elif self._descriptor in readable:
+            self._take(os.read(self._descriptor, 65_536))
+            return self._ready.popleft() if self._ready else None
+        return None
+
+    @contextlib.contextmanager
+    def woken_by_signals(self) -> Generator[None]:
+        """End the wait with each signal. Its handler cannot do that: it runs only when the main thread no longer waits.
+
+        Without it a signal that another thread receives, or that arrives in the instant before the wait, is not
+        handled until the next line.
+        """
+        before = signal.set_wakeup_fd(self._bell.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+
+    def wake(self) -> None:
+        """End the wait. Safe in other threads, even after ``close``."""
+        with contextlib.suppress(OSError):  # already woken, or closed
+            self._bell.send(b".")
+
+    def close(self) -> None:
+        """Close the wake-up sockets; the descriptor stays open."""
+        self._alarm.close()
+        self._bell.close()
+
+    def _take(self, data: bytes) -> None:
+        *whole, self._partial = (self._partial + self._decoder.decode(data, final=not data)).split("\n")
+        self._ready.extend(line.removesuffix("\r") for line in whole)
+        if not data:
+            self._at_end = True
+            if self._partial:
+                self._ready.append(self._partial)
 
 
 class PlainPrompt:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Generator
 from functools import cached_property
 from importlib import import_module
@@ -35,7 +37,6 @@ from hermes.surfaces.cli.repl.dialogue import Dialogue
 from hermes.surfaces.cli.repl.prompt.history import PromptHistory
 from hermes.surfaces.cli.repl.prompt.layout import prompt_keys, prompt_layout
 from hermes.surfaces.cli.repl.prompt.pasted import PastedBlocks
-from hermes.surfaces.cli.repl.prompt.streams import CapturedStream
 from hermes.surfaces.cli.repl.questions import PromptQuestion
 from hermes.surfaces.cli.repl.status_line import status_line
 from hermes.surfaces.cli.terminal import column_wrapped, fitted, one_line, page, plain, shows_unicode, word_wrapped
@@ -60,6 +61,9 @@ _MOST_WAITING_SHOWN = 3
 class Screen:
     """A display that owns the terminal. Only the thread that runs it draws."""
 
+    #: Set before it runs, and before any turn does.
+    dialogue: Dialogue
+
     def __init__(self, host: Host, stdout: TextIO) -> None:
         settings = host.config.display
         self._theme = theme = theme_for(settings.theme, os.environ)
@@ -70,7 +74,6 @@ class Screen:
         self._pasted = PastedBlocks()
         #: Whether another program has the terminal: output waits until it is back.
         self._is_lent = False
-        self._dialogue: Dialogue | None = None
         # Created first: output before the loop runs waits in it.
         self._runner = asyncio.Runner()
         self._loop = self._runner.get_loop()
@@ -103,16 +106,15 @@ class Screen:
             terminal_size_polling_interval=None,
         )
 
-    def run(self, dialogue: Dialogue) -> None:
+    def run(self) -> None:
         """Show the prompt until ``end``."""
-        self._dialogue = dialogue
         with self._captured():
             try:
-                self._runner.run(self._run(dialogue))
+                self._runner.run(self._run())
             except (EOFError, OSError):  # the terminal is gone
                 silence_output()
-                dialogue.leave(EXIT_TERMINATED, "terminated")
-                dialogue.over.wait()
+                self.dialogue.leave(EXIT_TERMINATED, "terminated")
+                self.dialogue.over.wait()
 
     def __enter__(self) -> Screen:
         return self
@@ -132,8 +134,8 @@ class Screen:
         return self._columns
 
     def event(self, event: TurnEvent) -> None:
-        if isinstance(event, ToolStarted) and self._dialogue is not None:
-            self._view.look_ahead(event, self._dialogue.conversation.session.cwd)
+        if isinstance(event, ToolStarted):
+            self._view.look_ahead(event, self.dialogue.conversation.session.cwd)
         self._post(lambda: self._print(self._sized_view().take(event)))
 
     def turn_ended(self, result: TurnResult) -> None:
@@ -157,7 +159,7 @@ class Screen:
         self._post(lambda: self._print_wrapped(f"Error: {one_line(text)}", self._view.red))
 
     def copy(self, text: str) -> None:
-        from hermes.surfaces.cli.repl.prompt.clipboard import copy_sequence, copy_with_program
+        from hermes.surfaces.cli.repl.prompt.desktop import copy_sequence, copy_with_program
 
         sequence = copy_sequence(text)
         if not copy_with_program(text) and sequence is None:
@@ -183,19 +185,28 @@ class Screen:
         self._post(start)
 
     def paste_image(self) -> None:
-        from hermes.surfaces.cli.repl.prompt.clipboard import clipboard_image
+        from hermes.surfaces.cli.repl.prompt.desktop import clipboard_image
 
         placeholder = self._pasted.add_image(clipboard_image())
         self._post(lambda: self._buffer.insert_text(placeholder + " "))
 
     def restore_input(self, text: str) -> None:
-        self._post(lambda: self._restore_input(text))
+        def restore() -> None:
+            if not self._buffer.text and self._question is None:
+                self._buffer.set_document(Document(text))
+
+        self._post(restore)
 
     def changed(self) -> None:
         self._post(self._refresh)
 
     def clear(self) -> None:
-        self._post(self._clear)
+        def clear() -> None:
+            self._flush()
+            self._application.renderer.clear()
+            self._application.invalidate()
+
+        self._post(clear)
 
     def end(self) -> None:
         self._post(self._exit)
@@ -231,7 +242,7 @@ class Screen:
             self._application.create_background_task(self._edit())
 
     async def _edit(self) -> None:
-        from hermes.surfaces.cli.repl.prompt.editor import edited_text
+        from hermes.surfaces.cli.repl.prompt.desktop import edited_text
 
         before = self._pasted.expand(self._buffer.text)
         try:
@@ -244,16 +255,8 @@ class Screen:
     def ctrl_c(self) -> None:
         if self._buffer.text and self._question is None:
             self._buffer.reset()
-        elif self._dialogue is not None:
-            self._dialogue.ctrl_c()
-
-    def ctrl_d(self) -> None:
-        if self._dialogue is not None:
-            self._dialogue.quit()
-
-    def shift_tab(self) -> None:
-        if self._dialogue is not None:
-            self._dialogue.step_mode()
+        else:
+            self.dialogue.ctrl_c()
 
     def show_output(self) -> None:
         lines = self._sized_view().last_result()
@@ -284,8 +287,7 @@ class Screen:
         if text.strip():
             first, *rest = plain(text).split("\n")
             self._print_wrapped("\n".join([f"{self._label()}{first}", *(f"  {line}" for line in rest)]))
-        if self._dialogue is not None:
-            self._dialogue.enter(self._pasted.expand(text))
+        self.dialogue.enter(self._pasted.expand(text))
 
     # -- drawing ------------------------------------------------------------------------------------------------
 
@@ -333,13 +335,13 @@ class Screen:
 
     def _refresh(self) -> None:
         """Redraw after a change of the dialogue."""
-        dialogue = self._dialogue
-        if dialogue is None:
-            return
+        dialogue = self.dialogue
         if not dialogue.is_working and self._has_view:
             self._print(self._view.break_off())
         self._show_question(dialogue.questions.current)
-        self._write(self._notifier.title(self._title(dialogue)))
+        mark = ("✳ " if self.unicode else "* ") if dialogue.is_working else ""
+        title = f"{mark}{dialogue.facts.title or dialogue.conversation.session.cwd.name} - hermes"
+        self._write(self._notifier.title(title))
         self._application.invalidate()
         if not self._ticking:
             self._tick()
@@ -360,20 +362,10 @@ class Screen:
 
     def _tick(self) -> None:
         """Redraw regularly while something runs."""
-        dialogue = self._dialogue
-        self._ticking = dialogue is not None and (dialogue.is_working or self._question is not None)
+        self._ticking = self.dialogue.is_working or self._question is not None
         if self._ticking:
             self._application.invalidate()
             self._loop.call_later(_TICK_SECONDS, self._tick)
-
-    def _restore_input(self, text: str) -> None:
-        if not self._buffer.text and self._question is None:
-            self._buffer.set_document(Document(text))
-
-    def _clear(self) -> None:
-        self._flush()
-        self._application.renderer.clear()
-        self._application.invalidate()
 
     def _exit(self) -> None:
         with contextlib.suppress(OSError):  # the terminal is gone
@@ -410,9 +402,7 @@ class Screen:
 
     def _live(self) -> list[str]:
         """The changing lines between the output and the prompt."""
-        dialogue, columns = self._dialogue, self._columns
-        if dialogue is None:
-            return []
+        dialogue, columns = self.dialogue, self._columns
         rows = max(self._output.get_size().rows // 2, 2)
         is_asking = self._question is not None
         lines: list[str] = []
@@ -424,36 +414,27 @@ class Screen:
             lines += word_wrapped(self._question.hint, columns)
         return lines[-rows:]
 
-    def _title(self, dialogue: Dialogue) -> str:
-        mark = ("✳ " if self.unicode else "* ") if dialogue.is_working else ""
-        return f"{mark}{dialogue.facts.title or dialogue.conversation.session.cwd.name} - hermes"
-
     def _status(self) -> str:
-        if self._dialogue is None:
-            return ""
         is_normal = self._application.editing_mode == EditingMode.VI and vi_navigation_mode()
         mode = ("NORMAL · " if self.unicode else "NORMAL | ") if is_normal else ""
-        return mode + status_line(self._dialogue.facts, self._columns - len(mode), unicode=self.unicode)
+        return mode + status_line(self.dialogue.facts, self._columns - len(mode), unicode=self.unicode)
 
-    def _completer(self) -> PromptCompleter | None:
-        dialogue = self._dialogue
-        if dialogue is None:
-            return None
+    def _completer(self) -> PromptCompleter:
         from hermes.surfaces.cli.repl.prompt.completion import PromptCompleter
         from hermes.surfaces.commands.completion import argument_choices, commands_to_complete
 
-        here = dialogue.conversation
+        here = self.dialogue.conversation
         return PromptCompleter(
             lambda: commands_to_complete(here), here.session.cwd, lambda name: argument_choices(here, name)
         )
 
     # -- running ------------------------------------------------------------------------------------------------
 
-    async def _run(self, dialogue: Dialogue) -> None:
+    async def _run(self) -> None:
         loop = self._loop
         loop.set_exception_handler(self._handle_failure)
         for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, dialogue.leave, EXIT_TERMINATED, "terminated")
+            loop.add_signal_handler(number, self.dialogue.leave, EXIT_TERMINATED, "terminated")
         loop.call_soon(self._refresh)
         if not self._is_over:
             self._application.after_render += self._warm_up_once
@@ -475,15 +456,23 @@ class Screen:
     def _warm_up_once(self, application: Application[None]) -> None:
         """Prepare for the first message as soon as the prompt is there."""
         application.after_render -= self._warm_up_once
-        dialogue = self._dialogue
-        if dialogue is not None:
-            self._host.workers.submit(lambda: _warm_up(dialogue))
+        self._host.workers.submit(self._warm_up)
+
+    def _warm_up(self) -> None:
+        """Import in advance what the first message and the first command need."""
+        from hermes.surfaces.cli.repl.markdown.stream import MarkdownStream
+        from hermes.surfaces.commands.completion import commands_to_complete
+
+        for name in ("hermes.agent.turn", "hermes.surfaces.cli.repl.turn_view", "hermes.models.wires.choice"):
+            import_module(name)
+        MarkdownStream(80, True).feed("- *text*\n\n")
+        commands_to_complete(self.dialogue.conversation)
 
     def _handle_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if isinstance(error, OSError) and self._dialogue is not None:
+        if isinstance(error, OSError):
             log.info("the screen is lost: %s", error)
-            self._dialogue.leave(EXIT_OUTPUT_CLOSED, OUTPUT_LOST)
+            self.dialogue.leave(EXIT_OUTPUT_CLOSED, OUTPUT_LOST)
         else:
             log.error("the screen: %s", context.get("message"), exc_info=error)
 
@@ -501,12 +490,43 @@ class Screen:
             sys.stdout, sys.stderr = before
 
 
-def _warm_up(dialogue: Dialogue) -> None:
-    """Import in advance what the first message and the first command need."""
-    from hermes.surfaces.cli.repl.markdown.stream import MarkdownStream
-    from hermes.surfaces.commands.completion import commands_to_complete
+class CapturedStream(io.TextIOBase):
+    """Replaces stdout or stderr while a screen is drawn: passes on complete lines, made safe to print."""
 
-    for name in ("hermes.agent.turn", "hermes.surfaces.cli.repl.turn_view", "hermes.models.wires.choice"):
-        import_module(name)
-    MarkdownStream(80, True).feed("- *text*\n\n")
-    commands_to_complete(dialogue.conversation)
+    def __init__(self, real: TextIO, show: Callable[[str], None]) -> None:
+        super().__init__()
+        self._real = real
+        self._show = show
+        self._partial = ""
+        self._lock = threading.Lock()
+
+    @property
+    def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  (a property, as in TextIOWrapper)
+        """All text can be shown."""
+        return "utf-8"
+
+    def fileno(self) -> int:
+        """The real descriptor: child processes write to the terminal."""
+        return self._real.fileno()
+
+    def isatty(self) -> bool:
+        """False: it does not support cursor control."""
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str, /) -> int:
+        with self._lock:
+            *whole, self._partial = (self._partial + text).split("\n")
+        if whole:
+            self._show("".join(f"{plain(line)}\n" for line in whole))
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing to do: only complete lines are passed on."""
+
+    def finish(self) -> None:
+        """Show an incomplete last line."""
+        if self._partial:
+            self.write("\n")

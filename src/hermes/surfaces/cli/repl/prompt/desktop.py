@@ -1,17 +1,22 @@
-"""The clipboard: text is put there through a program of the desktop or the terminal itself, images are read from it."""
+"""Programs of the user's desktop: the clipboard, for text to it and images from it, and the editor for a message."""
 
 from __future__ import annotations
 
 import base64
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from hermes.agent.images.attachments import MAX_IMAGE_BYTES, image_type
 from hermes.base.errors import HermesError
 
+#: Editors that are looked for when the user has chosen none.
+_EDITORS = ("editor", "nano", "vim", "vi")
 #: Seconds that a clipboard program may take.
 _SECONDS = 5.0
 #: Terminals ignore longer sequences; xterm takes the least.
@@ -85,3 +90,33 @@ def _usable(programs: Sequence[tuple[str, tuple[str, ...]]], environ: Mapping[st
         for variable, command in programs
         if (environ.get(variable) if variable else sys.platform == "darwin") and shutil.which(command[0])
     ]
+
+
+def edited_text(text: str) -> str:
+    """The text as the user leaves it in ``$VISUAL`` or ``$EDITOR``, which takes over the terminal."""
+    command = editor_command()
+    descriptor, name = tempfile.mkstemp(prefix="hermes-message-", suffix=".md")
+    path = Path(name)
+    try:
+        with open(descriptor, "w", encoding="utf-8", errors="replace") as file:  # noqa: PTH123  (a descriptor)
+            file.write(text)
+        try:
+            finished = subprocess.run([*command, name], check=False)
+        except OSError as error:
+            raise HermesError(f"the editor {command[0]} cannot be run: {error.strerror}; set EDITOR") from error
+        if finished.returncode != 0:
+            raise HermesError(f"the editor {command[0]} ended with code {finished.returncode}; the text is unchanged")
+        return path.read_text("utf-8", "replace").rstrip("\n")
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def editor_command() -> list[str]:
+    """The command of the user's editor. ``HermesError`` says how to choose one."""
+    wanted = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if wanted:
+        return shlex.split(wanted)
+    found = next(filter(shutil.which, _EDITORS), None)
+    if found is None:
+        raise HermesError("no editor was found; set EDITOR to the command of yours")
+    return [found]
