@@ -58,11 +58,8 @@ def shortened(text: str, limit: int = _TITLE_LENGTH) -> str:
 
 def ago(then: float) -> str:
     """How long ago something was."""
-    seconds = max(time.time() - then, 0)
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds // size:.0f} {unit} ago"
-    return "just now"
+    seconds = time.time() - then
+    return f"{duration(seconds)} ago" if seconds >= 60 else "just now"
 
 
 def duration(seconds: float) -> str:

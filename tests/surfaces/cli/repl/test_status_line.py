@@ -10,8 +10,10 @@ from msgspec.structs import replace
 
 from hermes.models.local.endpoint import ADDRESS, EMBEDDED, LOCAL
 from hermes.models.local.prompt.conversation import MOST_TOKENS
-from hermes.surfaces.cli.repl.status_line import StatusFacts, session_facts, short_count, short_session_id, status_line
+from hermes.surfaces.cli.repl.status_line import StatusFacts, conversation_facts, short_count, status_line
 from hermes.surfaces.cli.terminal import cells
+from hermes.surfaces.commands.conversation import Conversation
+from hermes.surfaces.commands.surface import OneShotSurface
 from hermes.testing import ScriptedProvider, text
 from support import HostFactory
 
@@ -53,9 +55,9 @@ def test_what_is_unknown_is_left_out() -> None:
 
 
 def test_a_session_id_is_shortened_to_what_tells_it_apart() -> None:
-    assert short_session_id("20260101_120000_a1b2c3") == "a1b2c3"
-    assert short_session_id("my-own-session") == "-session"
-    assert short_session_id("") == ""
+    assert status_line(StatusFacts(model="m", session_id="20260101_120000_a1b2c3"), 80) == "m · a1b2c3"
+    assert status_line(StatusFacts(model="m", session_id="my-own-session"), 80) == "m · -session"
+    assert status_line(StatusFacts(model="m", session_id=""), 80) == "m"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,7 @@ def test_a_resumed_session_shows_an_estimate_of_its_context(make_host: HostFacto
         session.run("tell me")
         before.close()
         host = make_host(provider)
-        again = session_facts(host, host.resume_session(session.id))
+        again = conversation_facts(Conversation(host, host.resume_session(session.id), OneShotSurface()))
     assert again.context_tokens > 2_000 and again.context_window == 128_000
 
 

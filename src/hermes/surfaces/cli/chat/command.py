@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from hermes.contract.events import TurnEvent
 from hermes.host import Host, HostOptions
 from hermes.journal.turns.recovery import GIVEN_UP
 from hermes.models.local.endpoint import is_embedded
-from hermes.surfaces.cli import open_home
+from hermes.surfaces.cli import failures, open_home
 from hermes.surfaces.cli.arguments import (
     MODEL,
     VERBOSE,
@@ -37,16 +37,6 @@ from hermes.surfaces.cli.arguments import (
 from hermes.surfaces.cli.chat.message import read_message
 from hermes.surfaces.cli.chat.output import JsonOutput, Output, QuietOutput, StreamJsonOutput, TextOutput, reserved
 from hermes.surfaces.cli.chat.signals import cancelled_by_signals
-from hermes.surfaces.cli.failures import (
-    EXIT_BUDGET,
-    EXIT_FAILED,
-    EXIT_INCOMPLETE,
-    EXIT_INTERRUPTED,
-    EXIT_OUTPUT_CLOSED,
-    EXIT_TERMINATED,
-    NO_MESSAGE,
-    OUTPUT_LOST,
-)
 from hermes.surfaces.cli.terminal import (
     can_draw,
     can_prompt,
@@ -88,9 +78,8 @@ def run_chat(args: argparse.Namespace) -> int:
         try:
             if at_prompt:
                 return _talk(host, args)
-            if args.on_workers:
-                return _answer_on_workers(host, args, message, output)
-            return _answer(host, args, message, output, output_format)
+            run = _OneShotRun(host, args, message, output)
+            return run.answer_on_workers() if args.on_workers else run.answer(output_format)
         except SystemExit as end:
             raise HermesError(f"a plugin ended the program (sys.exit({end.code!r}))") from end
 
@@ -102,7 +91,7 @@ def _check_one_shot(args: argparse.Namespace, message: UserMessage | None) -> No
             "--resume needs the id of a session here ('hermes sessions list' shows them); -c takes the last"
         )
     if message is None and not (args.resume or args.continue_last):
-        raise HermesError(NO_MESSAGE)
+        raise HermesError(failures.NO_MESSAGE)
 
 
 def _host(home: Path, loaded: LoadedConfig, args: argparse.Namespace, redactor: Redactor) -> Host:
@@ -116,7 +105,7 @@ def _host(home: Path, loaded: LoadedConfig, args: argparse.Namespace, redactor: 
     from hermes.surfaces.cli.chat.first_run import set_up
 
     if not set_up(home):
-        sys.exit(EXIT_FAILED)
+        sys.exit(failures.EXIT_FAILED)
     apply_env(load_env_file(home))
     loaded = load_config(home)
     return Host(home, _config(loaded, args), _options(args), redactor=redactor)
@@ -173,42 +162,6 @@ def _talk(host: Host, args: argparse.Namespace) -> int:
     return run_repl(host, lambda: _session(host, args), notices=notices, chooses_session=args.resume == CHOOSE)
 
 
-def _answer(
-    host: Host,
-    args: argparse.Namespace,
-    message: UserMessage | None,
-    output: Output,
-    output_format: OutputFormat | None,
-) -> int:
-    """Run a slash command, or send the message to the model; a command may also return a message for the model."""
-    interrupt = Interrupt()
-    session: Session | None = None
-    with cancelled_by_signals(interrupt):
-        if isinstance(message, str) and message.startswith("/"):
-            from hermes.surfaces.cli.chat.slash_command import run_one_command
-
-            outcome = run_one_command(host, message, lambda: _session(host, args), interrupt, output.stdout)
-            if outcome is not None and outcome.message is None:
-                return 0 if outcome.succeeded else _command_exit_code(interrupt)
-            if outcome is not None:
-                message, session = outcome.message, outcome.session
-        session = session or _session(host, args)
-        if session.messages() and host.approvals.modes.chosen(session.id) and not args.quiet:
-            from hermes.surfaces.commands.handlers.settings import mode_notice
-
-            print(mode_notice(host.approvals, session), file=sys.stderr)
-        if isinstance(output, TextOutput):
-            output.cwd, output.declaration = session.cwd, host.tools.declaration
-        _attach_questions(host, session, output)
-        host.confinements.notify = lambda line: print_note(f"Warning: {plain(line)}")
-        notices = [] if args.verbose else list(host.notices)  # --verbose shows the log, which has them too
-        instructions = session.instructions
-        # Reading the files makes the notices; a file that is not read makes one, too.
-        if instructions is not None and (instructions.files or instructions.notices):
-            notices += instructions.notices
-        return _converse(session, message, output, interrupt, host.redactor, notices, output_format)
-
-
 #: What workers do not learn of a run: their configuration decides.
 _NOT_FOR_WORKERS = (
     "system",
@@ -240,22 +193,164 @@ def _check_remote(args: argparse.Namespace, message: UserMessage | None, config:
         raise HermesError(f"--on-workers: the configuration of the workers decides, not {', '.join(given)}")
 
 
-def _answer_on_workers(host: Host, args: argparse.Namespace, message: UserMessage | None, output: Output) -> int:
-    """Submit the message to workers and follow its turn."""
-    from hermes.surfaces.cli.chat.on_workers import WorkerRun
+def _session(host: Host, args: argparse.Namespace) -> Session:
+    if args.resume and args.resume != CHOOSE:
+        return host.resume_session(args.resume)
+    return host.latest_session() if args.continue_last else host.new_session()
 
-    interrupt = Interrupt()
-    listener = _listener(output, interrupt)
-    session_id = host.sessions.to_continue(str(host.cwd)) if args.continue_last else args.resume or ""
-    with cancelled_by_signals(interrupt), WorkerRun(host, _questions(host, output)) as run:
-        if message is None:
-            run.take_up(session_id, listener)
-        else:
-            run.submit(message, session_id, listener, can_withdraw=_can_withdraw(output))
-        output.begin(run.session_id)
-        result = run.result(interrupt)
-    output.end(result)
-    return _exit_code(result, interrupt, host.redactor)
+
+class _OneShotRun:
+    """One message for a model, or one command, and the exit code that follows from it."""
+
+    def __init__(self, host: Host, args: argparse.Namespace, message: UserMessage | None, output: Output) -> None:
+        self._host = host
+        self._args = args
+        self._message = message
+        self._output = output
+        self._interrupt = Interrupt()
+        self._session: Session | None = None
+
+    def answer(self, output_format: OutputFormat | None) -> int:
+        """Run a slash command, or send the message to the model; a command may also return a message for the model."""
+        host, output = self._host, self._output
+        with cancelled_by_signals(self._interrupt):
+            if isinstance(self._message, str) and self._message.startswith("/"):
+                code = self._run_command(self._message)
+                if code is not None:
+                    return code
+            session = self._session or _session(host, self._args)
+            if session.messages() and host.approvals.modes.chosen(session.id) and not self._args.quiet:
+                from hermes.surfaces.commands.handlers.settings import mode_notice
+
+                print(mode_notice(host.approvals, session), file=sys.stderr)
+            questions = _questions(host, output)
+            if questions is not None:
+                host.responders.attach(session.id, questions)
+            if isinstance(output, TextOutput):
+                output.cwd, output.declaration = session.cwd, host.tools.declaration
+                if is_embedded(session.models.endpoints[0]):
+                    output.activity = "starting the embedded model"
+            host.confinements.notify = lambda line: print_note(f"Warning: {plain(line)}")
+            result = self._run_turn(session, output_format)
+        return self._end(result)
+
+    def answer_on_workers(self) -> int:
+        """Submit the message to workers and follow its turn."""
+        from hermes.surfaces.cli.chat.on_workers import WorkerRun
+
+        host, args, output = self._host, self._args, self._output
+        wanted = host.sessions.to_continue(str(host.cwd)) if args.continue_last else args.resume or ""
+        with cancelled_by_signals(self._interrupt), WorkerRun(host, _questions(host, output)) as run:
+            if self._message is None:
+                run.take_up(wanted, self._listener())
+            else:
+                run.submit(self._message, wanted, self._listener(), can_withdraw=_can_withdraw(output))
+            output.begin(run.session_id)
+            result = run.result(self._interrupt)
+        return self._end(result)
+
+    def _run_command(self, line: str) -> int | None:
+        """The exit code of the command; None when the command, or a line that is none, is a message for the model."""
+        from hermes.surfaces.commands.conversation import Conversation
+        from hermes.surfaces.commands.dispatch import is_command, run_command
+        from hermes.surfaces.commands.surface import OneShotSurface
+
+        host = self._host
+        if not is_command(host, line):
+            return None
+        surface = OneShotSurface(self._interrupt)
+        conversation = Conversation(host, None, surface, opened=lambda: _session(host, self._args))
+        host.services.take_message = surface.take
+        try:
+            answer = run_command(conversation, line)
+        finally:
+            host.services.take_message = None
+        if answer.text:
+            print(plain(answer.text), file=self._output.stdout, flush=True)
+        if answer.error:
+            print_error(one_line(host.redactor.redact(answer.error)))
+        if surface.to_run is not None:
+            self._message, self._session = surface.to_run, conversation.session
+            return None
+        if not answer.error:
+            return 0
+        return self._interrupted_code() if self._interrupt.cancelled else failures.EXIT_FAILED
+
+    def _run_turn(self, session: Session, output_format: OutputFormat | None) -> TurnResult:
+        def begin() -> None:
+            """Name the session, once its message is stored, and then say what is wrong with the setup."""
+            session.when_accepted = None
+            if begins:
+                self._output.begin(session.id)
+            for notice in notices:
+                print_note(f"Warning: {plain(notice)}")
+
+        notices = [] if self._args.verbose else list(self._host.notices)  # --verbose shows the log, which has them too
+        instructions = session.instructions
+        # Reading the files makes the notices; a file that is not read makes one, too.
+        if instructions is not None and (instructions.files or instructions.notices):
+            notices += instructions.notices
+        listener, interrupt, begins = self._listener(), self._interrupt, True
+        session.when_accepted = begin
+        session.can_withdraw_text = _can_withdraw(self._output)
+        try:
+            if self._message is not None and output_format is not None:
+                from hermes.surfaces.embedding.output import run_structured
+
+                result = run_structured(session, self._message, output_format, listener=listener, interrupt=interrupt)
+                if result.status == "completed":  # the document alone, without the words or the fence around it
+                    result = replace(result, answer=msgspec.json.encode(result.output).decode())
+            elif self._message is not None:
+                result = session.run(self._message, listener=listener, interrupt=interrupt)
+            else:
+                result = session.finish_open_turn(listener=listener, interrupt=interrupt) or session.last_result()
+        except BaseException:
+            begins = False
+            raise
+        finally:
+            if session.when_accepted is not None:
+                begin()
+        if listener is ignore_events:
+            _report_fallback(session, result)
+        return result
+
+    def _listener(self) -> Listener:
+        """Shows events, and stops the turn when the output is closed."""
+        if isinstance(self._output, QuietOutput | JsonOutput):
+            return ignore_events
+
+        def listen(event: TurnEvent) -> None:
+            try:
+                self._output.event(event)
+            except OSError as error:
+                self._interrupt.cancel(f"{failures.OUTPUT_LOST} ({error.strerror})")
+
+        return listen
+
+    def _end(self, result: TurnResult) -> int:
+        """Show the end of the turn; the exit code."""
+        self._output.end(result)
+        error, interrupt = one_line(self._host.redactor.redact(result.error or "")), self._interrupt
+        match result.status:
+            case "completed":
+                return 0
+            case "incomplete":
+                print_note(f"Incomplete: {error or result.finish_reason}")
+                return failures.EXIT_BUDGET if result.finish_reason == "budget" else failures.EXIT_INCOMPLETE
+            case "interrupted" if interrupt.reason.startswith(failures.OUTPUT_LOST):
+                return failures.EXIT_OUTPUT_CLOSED
+            case "interrupted" if error.startswith(GIVEN_UP):
+                print_note(f"The last turn was {error}. Send a message with --query.")
+                return failures.EXIT_INTERRUPTED
+            case "interrupted":
+                print(f"Interrupted. Continue with: hermes chat --resume {result.session_id}", file=sys.stderr)
+                return self._interrupted_code()
+            case _:
+                print_error(error or "the turn failed")
+                return failures.EXIT_FAILED
+
+    def _interrupted_code(self) -> int:
+        return failures.EXIT_TERMINATED if self._interrupt.reason == "terminated" else failures.EXIT_INTERRUPTED
 
 
 def _questions(host: Host, output: Output) -> OneShotQuestions | None:
@@ -265,77 +360,10 @@ def _questions(host: Host, output: Output) -> OneShotQuestions | None:
     from hermes.journal.questions import Questions
     from hermes.surfaces.cli.repl.questions import OneShotQuestions
 
-    def is_answered(approval_id: str) -> bool:
-        return bool(Questions(host.store).settled([approval_id]))
-
-    questions = OneShotQuestions(output.pause, is_answered)
+    stored = Questions(host.store)
+    questions = OneShotQuestions(output.pause, lambda approval_id: bool(stored.settled([approval_id])))
     output.is_asking = lambda: questions.current is not None
     return questions
-
-
-def _attach_questions(host: Host, session: Session, output: Output) -> None:
-    """Let the user answer questions, where there is one."""
-    questions = _questions(host, output)
-    if questions is not None:
-        host.responders.attach(session.id, questions)
-    if isinstance(output, TextOutput) and is_embedded(session.models.endpoints[0]):
-        output.activity = "starting the embedded model"
-
-
-def _command_exit_code(interrupt: Interrupt) -> int:
-    """The exit code of a command that failed."""
-    if not interrupt.cancelled:
-        return EXIT_FAILED
-    return EXIT_TERMINATED if interrupt.reason == "terminated" else EXIT_INTERRUPTED
-
-
-def _session(host: Host, args: argparse.Namespace) -> Session:
-    if args.resume and args.resume != CHOOSE:
-        return host.resume_session(args.resume)
-    return host.latest_session() if args.continue_last else host.new_session()
-
-
-def _converse(
-    session: Session,
-    message: UserMessage | None,
-    output: Output,
-    interrupt: Interrupt,
-    redactor: Redactor,
-    notices: Sequence[str],
-    output_format: OutputFormat | None = None,
-) -> int:
-    def begin() -> None:
-        """Name the session, once its message is stored, and then say what is wrong with the setup."""
-        session.when_accepted = None
-        if begins:
-            output.begin(session.id)
-        for notice in notices:
-            print_note(f"Warning: {plain(notice)}")
-
-    listener, begins = _listener(output, interrupt), True
-    session.when_accepted = begin
-    session.can_withdraw_text = _can_withdraw(output)
-    try:
-        if message is not None and output_format is not None:
-            from hermes.surfaces.embedding.output import run_structured
-
-            result = run_structured(session, message, output_format, listener=listener, interrupt=interrupt)
-            if result.status == "completed":  # the document alone, without the words or the fence around it
-                result = replace(result, answer=msgspec.json.encode(result.output).decode())
-        elif message is not None:
-            result = session.run(message, listener=listener, interrupt=interrupt)
-        else:
-            result = session.finish_open_turn(listener=listener, interrupt=interrupt) or session.last_result()
-    except BaseException:
-        begins = False
-        raise
-    finally:
-        if session.when_accepted is not None:
-            begin()
-    if listener is ignore_events:
-        _report_fallback(session, result)
-    output.end(result)
-    return _exit_code(result, interrupt, redactor)
 
 
 def _can_withdraw(output: Output) -> bool:
@@ -352,38 +380,6 @@ def _report_fallback(session: Session, result: TurnResult) -> None:
 
         why = f"{first.model} ({first.provider}) failed: {describe(reason, first.model)}"
         print(one_line(f"{why}; {result.model} ({result.provider}) answered"), file=sys.stderr, flush=True)
-
-
-def _listener(output: Output, interrupt: Interrupt) -> Listener:
-    """Shows events, and stops the turn when the output is closed."""
-    if isinstance(output, QuietOutput | JsonOutput):
-        return ignore_events
-
-    def listen(event: TurnEvent) -> None:
-        try:
-            output.event(event)
-        except OSError as error:
-            interrupt.cancel(f"{OUTPUT_LOST} ({error.strerror})")
-
-    return listen
-
-
-def _exit_code(result: TurnResult, interrupt: Interrupt, redactor: Redactor) -> int:
-    if result.status == "completed":
-        return 0
-    if result.status == "incomplete":
-        print_note(f"Incomplete: {one_line(redactor.redact(result.error or result.finish_reason))}")
-        return EXIT_BUDGET if result.finish_reason == "budget" else EXIT_INCOMPLETE
-    if result.status == "interrupted" and interrupt.reason.startswith(OUTPUT_LOST):
-        return EXIT_OUTPUT_CLOSED
-    if result.status == "interrupted" and (result.error or "").startswith(GIVEN_UP):
-        print_note(f"The last turn was {one_line(result.error or '')}. Send a message with --query.")
-        return EXIT_INTERRUPTED
-    if result.status == "interrupted":
-        print(f"Interrupted. Continue with: hermes chat --resume {result.session_id}", file=sys.stderr)
-        return EXIT_TERMINATED if interrupt.reason == "terminated" else EXIT_INTERRUPTED
-    print_error(one_line(redactor.redact(result.error or "the turn failed")))
-    return EXIT_FAILED
 
 
 def _options(args: argparse.Namespace) -> HostOptions:

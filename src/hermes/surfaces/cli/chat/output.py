@@ -148,16 +148,16 @@ class TextOutput(TurnRenderer):
         self.retry_over()
         if result.status in ("completed", "incomplete") and self._shown != result.answer:
             # Nothing was streamed, or a plugin replaced it: show the recorded answer.
-            self._new_line()
+            self.new_line()
             self.text(result.answer)
-        self._new_line()
+        self.new_line()
         print(usage_line(result), file=sys.stderr, flush=True)
 
     def pause(self) -> None:
         """Make room for a question: nothing to do where nothing is drawn."""
 
     def started(self) -> None:
-        self._new_line()
+        self.new_line()
 
     def text(self, text: str) -> None:
         self.stdout.write(text if self._raw else plain(text))
@@ -176,7 +176,7 @@ class TextOutput(TurnRenderer):
         line += f"trying again in {max(event.seconds, 0.1):.{0 if event.seconds >= 1 else 1}f} s"
         line += f" ({event.retry} of {event.max_retries})"
         if sys.stderr.isatty():
-            self._new_line()
+            self.new_line()
             self._is_counting = True
             print(f"\r{fitted(line, terminal_width(80) - 1)}\x1b[K", end="", file=sys.stderr, flush=True)
         elif event.is_first and (self._failure or event.seconds >= 1):
@@ -194,10 +194,11 @@ class TextOutput(TurnRenderer):
         self._is_failure_shown = False
 
     def notice(self, line: str, *, is_problem: bool = False) -> None:
-        self._new_line()
+        self.new_line()
         print(line, file=sys.stderr, flush=True)
 
-    def _new_line(self) -> None:
+    def new_line(self) -> None:
+        """End the line of the answer, if one is begun."""
         if not self._at_line_start:
             self.stdout.write("\n")
             self.stdout.flush()

@@ -23,7 +23,7 @@ from hermes.journal.bodies import message_text
 from hermes.journal.questions import Questions
 from hermes.surfaces.cli.failures import EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, OUTPUT_LOST
 from hermes.surfaces.cli.repl.questions import PromptQuestion, PromptQuestions
-from hermes.surfaces.cli.repl.status_line import StatusFacts, session_facts, shown_mode
+from hermes.surfaces.cli.repl.status_line import StatusFacts, conversation_facts, shown_mode
 from hermes.surfaces.cli.repl.turn_queue import QueuedTurn, TurnQueue
 from hermes.surfaces.cli.terminal import one_line
 from hermes.surfaces.commands.conversation import Conversation
@@ -136,15 +136,7 @@ class Dialogue:
     def enter(self, text: str) -> None:
         """Handle a typed line."""
         question = self.questions.current
-        if question is None:
-            is_answer = False
-        elif question.takes_messages:
-            is_answer = self._replies(question, text)
-        else:  # commands work beside it
-            is_answer = not self._is_for_us(text)
-            if is_answer:
-                self._reply(question, text)
-        if not text.strip() or is_answer:
+        if (question is not None and self._answers(question, text)) or not text.strip():
             return
         interrupt = Interrupt()
         if self._is_for_shell(text):
@@ -181,7 +173,7 @@ class Dialogue:
             threading.Thread(target=self._finish_leaving, name="hermes-leaving", daemon=True).start()
 
     def offer_to_finish(self) -> None:
-        """Ask whether to continue the last turn, when it has no answer."""
+        """Ask whether to continue the last turn, when it has no answer, before what is typed is handled."""
         self._put(self._offer_to_finish)
 
     def mention_waiting(self) -> None:
@@ -342,10 +334,6 @@ class Dialogue:
             self._for_next_message.clear()
             self._offer_to_finish()
 
-    def _is_for_us(self, text: str) -> bool:
-        """Whether a line is a command, or one for the shell."""
-        return self._is_command(text) or self._is_for_shell(text)
-
     def _is_for_shell(self, text: str) -> bool:
         """Whether a line is a command for the shell. A pipe has none."""
         return self._attended and text.lstrip().startswith("!")
@@ -371,24 +359,26 @@ class Dialogue:
         how = f"exit code {finished.exit_code}; " if finished.exit_code else ""
         self._display.note(f"({how}the agent gets this with your next message)")
 
-    def _reply(self, question: PromptQuestion[object], text: str) -> None:
-        try:
-            question.reply(text)
-        except HermesError as error:
-            self._display.error(str(error))
+    def _answers(self, question: PromptQuestion[object], text: str) -> bool:
+        """Whether the text answers a question. Commands work beside one.
 
-    def _replies(self, question: PromptQuestion[object], text: str) -> bool:
-        """Whether the text answers a yes-or-no question. A message is a no; a command puts the question off."""
-        if self._is_for_us(text):
+        A yes-or-no question is put off by a command, and a message is a no.
+        """
+        is_for_us = self._is_command(text) or self._is_for_shell(text)
+        if is_for_us and not question.takes_messages:
+            return False
+        if is_for_us:
             self._stop_command()
-            question.refuse()
-            return False
-        try:
-            question.reply(text)
-        except HermesError:
-            question.refuse()
-            return False
-        return True
+        else:
+            try:
+                question.reply(text)
+                return True
+            except HermesError as error:
+                if not question.takes_messages:
+                    self._display.error(str(error))
+                    return True
+        question.refuse()
+        return False
 
     def _offer_to_finish(self) -> None:
         """Ask about a turn without an answer. Without a clear answer it is asked again before the next message."""
@@ -404,7 +394,8 @@ class Dialogue:
         finally:
             self._command = None
         if wanted:
-            self._turns.add(QueuedTurn("", self._finish_open_turn))
+            finish = self.conversation.session.finish_open_turn
+            self._turns.add(QueuedTurn("", lambda stop: finish(listener=self._listen, interrupt=stop)))
         elif state == "running" and interrupt.cancelled:
             self._is_undecided = True
         elif state == "running":
@@ -439,9 +430,6 @@ class Dialogue:
             return self.conversation.session.run(message, listener=self._listen, interrupt=interrupt)
 
         return QueuedTurn(message_text({"content": message}), run)
-
-    def _finish_open_turn(self, interrupt: Interrupt) -> TurnResult | None:
-        return self.conversation.session.finish_open_turn(listener=self._listen, interrupt=interrupt)
 
     def _run_turn(self, queued: QueuedTurn, interrupt: Interrupt) -> None:
         completed = False
@@ -483,11 +471,9 @@ class Dialogue:
 
     def _refresh(self) -> None:
         try:
-            facts = session_facts(self.host, self.conversation.session)
-            facts = replace(facts, title=self.conversation.title())
+            self.facts = conversation_facts(self.conversation)
         except HermesError:  # the journal cannot be read; its next user reports that
-            facts = self.facts
-        self.facts = replace(facts, queued=self.queued)
+            self.facts = replace(self.facts, queued=self.queued)
 
     def _report(self, error: BaseException) -> None:
         if isinstance(error, SystemExit):

@@ -8,6 +8,7 @@ from hermes.agent.session import Session
 from hermes.host import Host
 from hermes.journal.usage.spending import session_spending
 from hermes.surfaces.cli.terminal import cells, fitted, one_line
+from hermes.surfaces.commands.conversation import Conversation
 
 #: Parts by importance, the most important first.
 _IMPORTANCE = ("mode", "model", "context", "queued", "cost", "tokens", "session")
@@ -43,11 +44,6 @@ def status_line(facts: StatusFacts, width: int, *, unicode: bool = True) -> str:
     return fitted(separator.join(parts.values()), width, ellipsis)
 
 
-def short_session_id(session_id: str) -> str:
-    """The random part of a session id."""
-    return session_id.rpartition("_")[2][-8:]
-
-
 def short_count(count: int) -> str:
     """A number of tokens in at most five characters: ``950``, ``12.3k``, ``128k``, ``1.2M``."""
     # The bounds are those of the rounded numbers, so that 999,700 is 1M and not 1000k.
@@ -59,26 +55,17 @@ def short_count(count: int) -> str:
 
 def _parts(facts: StatusFacts) -> dict[str, str]:
     """The parts in reading order."""
+    read, written, cost = facts.input_tokens, facts.output_tokens, facts.cost_usd
     parts = {
         "model": one_line(facts.model, 60) or "no model",
-        "tokens": _tokens(facts),
-        "cost": "" if facts.cost_usd is None else _cost(facts.cost_usd),
+        "tokens": f"{short_count(read)} in, {short_count(written)} out" if read or written else "",
+        "cost": "" if cost is None else f"${cost:.4f}" if cost < 1 else f"${cost:.2f}",
         "context": _context(facts),
-        "session": one_line(short_session_id(facts.session_id), 8),
+        "session": one_line(facts.session_id.rpartition("_")[2][-8:], 8),
         "queued": f"queued {facts.queued}" if facts.queued else "",
         "mode": facts.mode,
     }
     return {name: text for name, text in parts.items() if text}
-
-
-def _tokens(facts: StatusFacts) -> str:
-    if not facts.input_tokens and not facts.output_tokens:
-        return ""
-    return f"{short_count(facts.input_tokens)} in, {short_count(facts.output_tokens)} out"
-
-
-def _cost(cost: float) -> str:
-    return f"${cost:.4f}" if cost < 1 else f"${cost:.2f}"
 
 
 def _context(facts: StatusFacts) -> str:
@@ -94,14 +81,14 @@ def shown_mode(host: Host, session: Session) -> str:
     return "" if mode == "ask" else mode
 
 
-def session_facts(host: Host, session: Session) -> StatusFacts:
-    """The facts of a session. Reads the journal."""
-    first = session.models.endpoints[0]
+def conversation_facts(conversation: Conversation) -> StatusFacts:
+    """The facts of a conversation. Reads the journal."""
+    host, session = conversation.host, conversation.session
     spent = session_spending(host.store, session.id)
     costs = [one.cost_usd for one in spent if one.cost_usd is not None]
     tokens, window = session.context_use()
     return StatusFacts(
-        model=first.model,
+        model=session.models.endpoints[0].model,
         session_id=session.id,
         input_tokens=sum(one.prompt_tokens for one in spent),
         output_tokens=sum(one.output_tokens for one in spent),
@@ -109,4 +96,6 @@ def session_facts(host: Host, session: Session) -> StatusFacts:
         context_tokens=tokens,
         context_window=window,
         mode=shown_mode(host, session),
+        queued=conversation.surface.queued,
+        title=conversation.title(),
     )

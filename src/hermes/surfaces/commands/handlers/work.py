@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from hermes.agent.tools.todo import items_in
 from hermes.base.errors import HermesError
@@ -13,6 +14,8 @@ from hermes.journal.sessions import SessionRow
 from hermes.surfaces.commands.conversation import Conversation
 from hermes.surfaces.commands.text import columns, dollars, duration, plural, shortened
 from hermes.tools.terminal.background import BackgroundProcess
+
+T = TypeVar("T")
 
 #: Children and processes that are listed, the newest last.
 _LISTED = 20
@@ -44,11 +47,8 @@ def children(conversation: Conversation, arguments: str) -> str:
 
 
 def _one_child(conversation: Conversation, rows: list[SessionRow], arguments: str) -> str:
-    number = int(arguments) if arguments.isdecimal() and len(arguments) < 6 else 0
-    if not 1 <= number <= len(rows):
-        raise HermesError(f"/children takes a number from 1 to {len(rows)}, not {arguments!r}")
-    row = rows[number - 1]
-    lines = [f"Child {number}, {row.state}, session {row.id}: {_goal(row)}"]
+    row = _numbered(rows, arguments, "/children")
+    lines = [f"Child {rows.index(row) + 1}, {row.state}, session {row.id}: {_goal(row)}"]
     for message in conversation.host.sessions.messages(row.id):
         lines += _message_lines(message)
     return "\n".join(lines)
@@ -88,7 +88,7 @@ def ps(conversation: Conversation, arguments: str) -> str:
         return "No background processes."
     words = arguments.split()
     if words:
-        process = _process(processes, words[-1])
+        process = _numbered(processes, words[-1], "/ps")
         if words[0] in ("stop", "kill") and len(words) == 2:
             process.kill()
             return f"Stopped: {shortened(process.command, 60)}"
@@ -102,13 +102,6 @@ def ps(conversation: Conversation, arguments: str) -> str:
     ]
     lines = columns(rows, width=conversation.width)
     return "\n".join([*lines, "", "Output: /ps NUMBER. End one: /ps stop NUMBER"])
-
-
-def _process(processes: list[BackgroundProcess], word: str) -> BackgroundProcess:
-    number = int(word) if word.isdecimal() and len(word) < 6 else 0
-    if not 1 <= number <= len(processes):
-        raise HermesError(f"/ps takes a number from 1 to {len(processes)}, not {word!r}")
-    return processes[number - 1]
 
 
 def _state(process: BackgroundProcess) -> str:
@@ -137,6 +130,13 @@ def todo(conversation: Conversation, arguments: str) -> str:
     done = sum(item["status"] == "completed" for item in items)
     lines = [f"  {_BOXES.get(item['status'], '[ ]')} {item['content']}" for item in items]
     return "\n".join([f"{done} of {plural(len(items), 'task')} done", *lines])
+
+
+def _numbered(listed: Sequence[T], word: str, command: str) -> T:
+    number = int(word) if word.isdecimal() and len(word) < 6 else 0
+    if not 1 <= number <= len(listed):
+        raise HermesError(f"{command} takes a number from 1 to {len(listed)}, not {word!r}")
+    return listed[number - 1]
 
 
 def _cut(lines: list[str], most: int) -> list[str]:

@@ -12,7 +12,6 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Generator
-from types import FrameType
 from typing import TextIO
 
 from hermes.agent.events import TurnResult
@@ -99,6 +98,7 @@ class PlainPrompt:
         #: Whether any input was read.
         self.any_line = False
         self._lines = LineReader(stdin.fileno())
+        self._redactor = redactor
         self._output = _PlainOutput(stdout, redactor)
         self._lock = threading.RLock()
         self._signals: deque[int] = deque()
@@ -111,32 +111,39 @@ class PlainPrompt:
         self.screen = None
 
     def run(self, dialogue: Dialogue) -> None:
-        """Read until the end of the input, or until ``end``."""
+        """Read until the end of the input, or until ``end``. Signals are handled here, outside of any lock."""
         self._dialogue = dialogue
         self.changed()
-        with self._signal_handlers():
-            typed = ""
-            while not self._ended:
-                try:
-                    line = self._lines.wait(for_line=self._may_read(dialogue))
-                except EOFError:
-                    self._end_of_input(dialogue, typed)
-                    typed = ""
-                    continue
-                self._handle_signals(dialogue)
-                if line is None:
-                    continue
-                typed = f"{typed}\n{line}" if typed else line
-                if typed.endswith("\\"):
-                    typed = typed[:-1]
-                    continue
-                self._enter(dialogue, typed)
-                typed = ""
+        collected = handled_signals(lambda number, _frame: self._signals.append(number), *_SIGNALS)
+        with collected, self._lines.woken_by_signals():
+            self._read(dialogue)
         self._lines.close()
 
-    def _may_read(self, dialogue: Dialogue) -> bool:
-        """A pipe is read one message per turn; a terminal at any time."""
-        return dialogue.exit_code is None and (self.is_interactive or dialogue.is_idle)
+    def _read(self, dialogue: Dialogue) -> None:
+        typed = ""
+        while not self._ended:
+            # A pipe is read one message per turn; a terminal at any time.
+            may_read = dialogue.exit_code is None and (self.is_interactive or dialogue.is_idle)
+            try:
+                line = self._lines.wait(for_line=may_read)
+            except EOFError:
+                if typed:
+                    self._enter(dialogue, typed)
+                elif self.is_interactive:
+                    dialogue.quit()
+                else:
+                    dialogue.leave(EXIT_FAILED if dialogue.unanswered else 0)
+                typed = ""
+                continue
+            self._handle_signals(dialogue)
+            if line is None:
+                continue
+            typed = f"{typed}\n{line}" if typed else line
+            if typed.endswith("\\"):
+                typed = typed[:-1]
+                continue
+            self._enter(dialogue, typed)
+            typed = ""
 
     def _enter(self, dialogue: Dialogue, text: str) -> None:
         with self._lock:
@@ -144,14 +151,6 @@ class PlainPrompt:
         self.any_line |= bool(text.strip())
         dialogue.enter(text)
         self.changed()
-
-    def _end_of_input(self, dialogue: Dialogue, typed: str) -> None:
-        if typed:
-            self._enter(dialogue, typed)
-        elif self.is_interactive:
-            dialogue.quit()
-        else:
-            dialogue.leave(EXIT_FAILED if dialogue.unanswered else 0)
 
     def _handle_signals(self, dialogue: Dialogue) -> None:
         while self._signals:
@@ -165,16 +164,6 @@ class PlainPrompt:
                 self.end()
             self.changed()
 
-    @contextlib.contextmanager
-    def _signal_handlers(self) -> Generator[None]:
-        """Signals are collected for the loop, which handles them outside of any lock."""
-
-        def take(number: int, _frame: FrameType | None) -> None:
-            self._signals.append(number)
-
-        with handled_signals(take, *_SIGNALS), self._lines.woken_by_signals():
-            yield
-
     # -- display; called by any thread --------------------------------------------------------------------------
 
     def event(self, event: TurnEvent) -> None:
@@ -187,7 +176,7 @@ class PlainPrompt:
             if result.status == "interrupted":
                 self._print("[interrupted]")
             elif result.status == "failed":
-                self._print(f"Error: {one_line(self._output.redacted(result.error or 'the turn failed'))}")
+                self._print(f"Error: {one_line(self._redactor.redact(result.error or 'the turn failed'))}")
 
     def message(self, text: str) -> None:
         if self.is_interactive:
@@ -195,7 +184,8 @@ class PlainPrompt:
 
     def say(self, text: str) -> None:
         with self._lock, self._leave_on_closed_output():
-            self._output.say(text)
+            self._output.new_line()
+            print(plain(text), file=self._output.stdout, flush=True)
 
     def note(self, text: str) -> None:
         self._print(plain(text))
@@ -237,13 +227,18 @@ class PlainPrompt:
         if not self._asked:
             self._asked = True
             with self._leave_on_closed_output():
-                self._output.prompt(label)
+                self._output.new_line()
+                print(label, end="", file=sys.stderr, flush=True)
 
     def _print(self, text: str) -> None:
         if self.is_interactive:
             text = "\n".join(column_wrapped(text, terminal_width(80)))
         with self._lock, self._leave_on_closed_output():
-            self._output.note(text, after_prompt=self._asked)
+            self._output.new_line()
+            if self._asked:
+                print(file=sys.stderr)
+            if text:
+                print(text, file=sys.stderr, flush=True)
             self._asked = False
 
     @contextlib.contextmanager
@@ -256,40 +251,16 @@ class PlainPrompt:
 
 
 class _PlainOutput(TextOutput):
-    """The output of ``hermes chat --query``, for a sequence of messages."""
+    """The output of ``hermes chat --query``, for a sequence of messages, and with reasoning."""
 
-    def __init__(self, stdout: TextIO, redactor: Redactor) -> None:
-        super().__init__(stdout, redactor)
-        self._thinking = False
+    _is_thinking = False
 
     def reasoning(self, text: str) -> None:
-        self._new_line()
+        self.new_line()
         print(plain(text), end="", file=sys.stderr, flush=True)
-        self._thinking = True
+        self._is_thinking = True
 
     def reasoning_over(self) -> None:
-        if self._thinking:
-            self._thinking = False
+        if self._is_thinking:
+            self._is_thinking = False
             print(file=sys.stderr)
-
-    def say(self, text: str) -> None:
-        """Print the answer of a command."""
-        self._new_line()
-        print(plain(text), file=self.stdout, flush=True)
-
-    def note(self, text: str, *, after_prompt: bool) -> None:
-        """Print a note, on a new line when the prompt is shown."""
-        self._new_line()
-        if after_prompt:
-            print(file=sys.stderr)
-        if text:
-            print(text, file=sys.stderr, flush=True)
-
-    def prompt(self, label: str) -> None:
-        """Print the prompt."""
-        self._new_line()
-        print(label, end="", file=sys.stderr, flush=True)
-
-    def redacted(self, text: str) -> str:
-        """The text without secrets."""
-        return self._redactor.redact(text)
