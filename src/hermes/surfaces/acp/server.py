@@ -147,10 +147,7 @@ class AcpServer:
         return {}
 
     def _prompt(self, params: Params, reply: RpcReply) -> Any:
-        from hermes.surfaces.acp.content import user_message
-
-        editor = self._session_of(params)
-        editor.prompt(user_message(params.get("prompt")), reply)
+        self._session_of(params).prompt(params.get("prompt"), reply)
         return LATER
 
     def _cancel(self, params: Params, _reply: RpcReply) -> Any:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.base.errors import HermesError
-from hermes.surfaces.cli.chat.mentions import MAX_MENTIONED_BYTES, MAX_NAMES, expand_mentions
+from hermes.surfaces.cli.chat.message import MAX_MENTIONED_BYTES, MAX_NAMES, expand_mentions
 
 
 @pytest.mark.parametrize("message", ["what does @property do?", "mail me@host.org", "a @ b", "plain", "\\@a/b.txt"])

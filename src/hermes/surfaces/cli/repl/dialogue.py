@@ -410,7 +410,7 @@ class Dialogue:
     def _with_attachments(self, text: str) -> UserMessage:
         """The message with the images and the text of the files that it names."""
         from hermes.agent.images.attachments import split_images, with_images
-        from hermes.surfaces.cli.chat.mentions import expand_mentions
+        from hermes.surfaces.cli.chat.message import expand_mentions
 
         cwd = self.conversation.session.cwd
         text, files = expand_mentions(text, cwd)

@@ -214,23 +214,28 @@ class Screen:
     # -- key actions --------------------------------------------------------------------------------------------
 
     def send(self) -> None:
+        """Show what was typed, placeholders as they are, and hand the whole text on."""
         text = self._buffer.text
         if self._question is None and text.strip():
             self._history.append_string(self._pasted.expand(text))
         self._buffer.reset()
-        self._enter(text)
+        self._notifier.work_begins()
+        if text.strip():
+            first, *rest = plain(text).split("\n")
+            self._print_wrapped("\n".join([f"{self._label()}{first}", *(f"  {line}" for line in rest)]))
+        self.dialogue.enter(self._pasted.expand(text))
 
     def paste(self, text: str) -> None:
         self._buffer.insert_text(self._pasted.fold(text))
 
     def paste_picture(self) -> None:
-        self._host.workers.submit(self._paste_picture)  # the program that reads it may take its time
+        def paste() -> None:
+            try:
+                self.paste_image()
+            except HermesError as error:
+                self.note(str(error))
 
-    def _paste_picture(self) -> None:
-        try:
-            self.paste_image()
-        except HermesError as error:
-            self.note(str(error))
+        self._host.workers.submit(paste)  # the program that reads it may take its time
 
     def delete_placeholder(self) -> bool:
         found = self._pasted.placeholder_before(self._buffer.document.text_before_cursor)
@@ -267,10 +272,7 @@ class Screen:
         if len(lines) <= self._output.get_size().rows - 4:
             self._print("\n".join(lines) + "\n")
         else:
-            self._application.create_background_task(self._page(lines))
-
-    async def _page(self, lines: list[str]) -> None:
-        await self._lend(lambda: page(lines))
+            self._application.create_background_task(self._lend(lambda: page(lines)))
 
     async def _lend(self, work: Callable[[], T]) -> T:
         """Run a program that uses the terminal; output of the agent waits meanwhile."""
@@ -280,14 +282,6 @@ class Screen:
         finally:
             self._is_lent = False
             self._flush()
-
-    def _enter(self, text: str) -> None:
-        """Show what was typed, placeholders as they are, and hand the whole text on."""
-        self._notifier.work_begins()
-        if text.strip():
-            first, *rest = plain(text).split("\n")
-            self._print_wrapped("\n".join([f"{self._label()}{first}", *(f"  {line}" for line in rest)]))
-        self.dialogue.enter(self._pasted.expand(text))
 
     # -- drawing ------------------------------------------------------------------------------------------------
 
