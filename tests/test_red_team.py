@@ -18,9 +18,9 @@ import pytest
 from mcp import Client
 
 from hermes.base.config import A2AConfig, PrincipalConfig
+from hermes.base.http_server.principals import Principal
 from hermes.host import Host
 from hermes.surfaces.acp.server import AcpServer
-from hermes.surfaces.mcp_server.client import ServedClient
 from hermes.surfaces.mcp_server.server import build_server
 from hermes.surfaces.mcp_server.service import AgentService
 from hermes.testing import OtlpReceiver, ScriptedProvider
@@ -207,7 +207,7 @@ def test_nothing_leaves_through_the_mcp_server(leaking: tuple[Host, ScriptedProv
         said.append(message or "")
 
     async def work() -> None:
-        server = build_server(AgentService(host), lambda _context: ServedClient(), may_approve=False)
+        server = build_server(AgentService(host), lambda _context: Principal(""), may_approve=False)
         async with Client(server) as client:
             prompt = {"prompt": f"My key is {SENTINELS['shell variable']}"}
             done = await client.call_tool("run", prompt, progress_callback=note)

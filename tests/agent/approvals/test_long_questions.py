@@ -12,6 +12,7 @@ import pytest
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
+from hermes.base.http_server.principals import Principal
 from hermes.base.sanitize import Redactor
 from hermes.host import Host
 from hermes.journal.questions import QuestionRow, Questions
@@ -19,7 +20,6 @@ from hermes.surfaces.a2a.server.questions import prompt_message
 from hermes.surfaces.cli.main import main
 from hermes.surfaces.gateway.adapter import Platform, SessionSource
 from hermes.surfaces.gateway.chats.questions import question_messages
-from hermes.surfaces.mcp_server.client import ServedClient
 from hermes.surfaces.mcp_server.service import AgentService
 from hermes.surfaces.openai_api.runs.questions import shown_question
 from hermes.surfaces.web.queries.approvals import waiting_questions
@@ -66,7 +66,7 @@ def to_a_caller_over_a2a(host: Host) -> str:
 
 
 def to_a_client_over_mcp(host: Host) -> str:
-    [shown] = AgentService(host).approvals(ServedClient())
+    [shown] = AgentService(host).approvals(Principal(""))
     return shown["call"]
 
 

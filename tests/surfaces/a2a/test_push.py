@@ -28,8 +28,7 @@ from a2a.types import (
 
 from hermes.base.config import A2APushConfig
 from hermes.base.errors import ConfigError
-from hermes.surfaces.a2a.push.delivery import signature
-from hermes.surfaces.a2a.push.sender import PushQueue
+from hermes.surfaces.a2a.push import PushQueue, signature
 from support.waiting import HANG
 from support.webhook import webhook
 

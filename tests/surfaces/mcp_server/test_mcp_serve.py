@@ -22,11 +22,10 @@ from starlette.types import Receive, Scope, Send
 
 from hermes.base.config.schema.sections import A2AConfig, ApprovalsConfig
 from hermes.base.errors import HermesError
-from hermes.base.http_server.principals import Principals
+from hermes.base.http_server.principals import DEFAULT_SCOPES, Principal, Principals
 from hermes.base.scope import Interrupt
 from hermes.host import Host
 from hermes.journal.questions import Questions
-from hermes.surfaces.mcp_server.client import DEFAULT_SCOPES, ServedClient
 from hermes.surfaces.mcp_server.http import TokenGate
 from hermes.surfaces.mcp_server.server import build_server
 from hermes.surfaces.mcp_server.service import AgentService
@@ -35,8 +34,8 @@ from support.configured import configured_host
 from support.left_turn import COMMAND, check_taken_up_once, leave_turn
 from support.waiting import HANG, wait_until
 
-_PLAIN = ServedClient()
-_APPROVING = ServedClient(scopes=frozenset({*DEFAULT_SCOPES, "approve"}))
+_PLAIN = Principal("")
+_APPROVING = Principal("", scopes=frozenset({*DEFAULT_SCOPES, "approve"}))
 
 
 def value(result: CallToolResult) -> Any:
@@ -48,7 +47,7 @@ def value(result: CallToolResult) -> Any:
 
 @contextmanager
 def serving(
-    home: Path, workdir: Path, replies: list[Any], client: ServedClient = _PLAIN, **sections: Any
+    home: Path, workdir: Path, replies: list[Any], client: Principal = _PLAIN, **sections: Any
 ) -> Generator[tuple[Host, Callable[[Callable[[Client], Awaitable[Any]]], Any]]]:
     """A host, and a function that runs work with a client that is connected to its server."""
     with (
@@ -132,7 +131,7 @@ _ASKING = ApprovalsConfig(tools={"terminal": "ask"})
 @pytest.mark.parametrize("approves", [True, False])
 def test_an_approval_is_answered_by_who_may(home: Path, workdir: Path, approves: bool) -> None:
     replies = [tool_call("terminal", {"command": "echo approved"}), text("done")]
-    client = _APPROVING if approves else ServedClient()
+    client = _APPROVING if approves else Principal("")
 
     async def work(connection: Client) -> str:
         names = {tool.name for tool in (await connection.list_tools()).tools}
@@ -159,7 +158,7 @@ def test_an_approval_is_answered_by_who_may(home: Path, workdir: Path, approves:
 
 
 def test_sessions_of_others_are_not_there(home: Path, workdir: Path) -> None:
-    with serving(home, workdir, [text("mine")], ServedClient("someone")) as (host, run):
+    with serving(home, workdir, [text("mine")], Principal("someone")) as (host, run):
         with ScriptedProvider([]):
             own = host.new_session()
 
@@ -288,7 +287,7 @@ def _post(gate: TokenGate, headers: dict[str, str], body: bytes = b"{}") -> int:
 
 
 def test_the_prompts_of_a_caller_are_limited(home: Path, workdir: Path) -> None:
-    caller = ServedClient("bob")
+    caller = Principal("bob")
     with serving(home, workdir, [text("done")], a2a=A2AConfig(max_tasks_of_caller=1)) as (host, _):
         service = AgentService(host)
 

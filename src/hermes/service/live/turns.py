@@ -101,6 +101,10 @@ class LiveTurns:
             self._watch(live)
         return is_stopped
 
+    def stop_soon(self, live: LiveTurn, reason: str) -> None:
+        """The same without waiting, as soon as the journal can be used."""
+        self._host.workers.submit(lambda: self._persist(lambda: self.stop(live, reason)))
+
     def stop_turn(self, turn_id: str, reason: str) -> bool:
         """The same for a turn that may not be followed here."""
         live = self._live.get(turn_id)
@@ -123,8 +127,7 @@ class LiveTurns:
 
     def _report(self, live: LiveTurn, result: TurnResult | None) -> None:
         try:
-            while not self._try_to_report(live, result) and not self._host.workers.is_closed:
-                time.sleep(_SECONDS_BETWEEN_TRIES)
+            self._persist(partial(self._end_or_ask, live, result))
         except Exception:
             log.exception("turn %s cannot be followed any more", live.turn_id)
         finally:
@@ -132,16 +135,23 @@ class LiveTurns:
                 self._reports -= 1
                 self._reported.notify_all()
 
-    def _try_to_report(self, live: LiveTurn, result: TurnResult | None) -> bool:
-        try:
-            if result is None:
-                self._ask(live)
-            else:
-                self._end(live, result if self._finish is None else self._finish(result))
-            return True
-        except JournalError as error:
-            log.warning("the journal cannot be used; trying again: %s", error)
-            return False
+    def _persist(self, work: Callable[[], object]) -> None:
+        """Do something again and again while the journal cannot be used."""
+        while True:
+            try:
+                work()
+                return
+            except JournalError as error:
+                if self._host.workers.is_closed:
+                    return
+                log.warning("the journal cannot be used; trying again: %s", error)
+                time.sleep(_SECONDS_BETWEEN_TRIES)
+
+    def _end_or_ask(self, live: LiveTurn, result: TurnResult | None) -> None:
+        if result is None:
+            self._ask(live)
+        else:
+            self._end(live, result if self._finish is None else self._finish(result))
 
     def _end(self, live: LiveTurn, result: TurnResult) -> None:
         live.end(result)

@@ -19,7 +19,6 @@ from hermes.base.http_server.listen_address import base_url
 from hermes.base.http_server.principals import Principal, Principals
 from hermes.base.http_server.rate_limits import RateLimiter
 from hermes.base.http_server.requests import is_from_program, read_body, replayed_body, request_headers
-from hermes.surfaces.mcp_server.client import ServedClient
 from hermes.surfaces.mcp_server.server import build_server
 from hermes.surfaces.mcp_server.service import AgentService
 
@@ -60,22 +59,17 @@ class TokenGate:
                 await _refuse(413, f"the request is longer than {self._max_body_bytes:,} bytes")(scope, receive, send)
                 return
             receive = replayed_body(body, receive)
-        client = _served(principal)
-        scope[_CLIENT] = client
-        await (self._approving if client.may_approve else self._plain)(scope, receive, send)
+        scope[_CLIENT] = principal
+        await (self._approving if principal.may_approve else self._plain)(scope, receive, send)
 
 
 def _refuse(status: int, message: str, *headers: tuple[str, str]) -> JSONResponse:
     return JSONResponse({"error": message}, status, dict(headers))
 
 
-def _served(principal: Principal) -> ServedClient:
-    return ServedClient(principal.name, principal.scopes, principal.workspace)
-
-
-def _client_of(context: Context[Any, Any]) -> ServedClient:
+def _client_of(context: Context[Any, Any]) -> Principal:
     request = context.request_context.request
-    return cast("ServedClient", request.scope[_CLIENT]) if request is not None else ServedClient("none", frozenset())
+    return cast("Principal", request.scope[_CLIENT]) if request is not None else Principal("none", frozenset())
 
 
 def serve_http(

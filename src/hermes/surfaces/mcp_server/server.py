@@ -16,15 +16,15 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from hermes.base.errors import HermesError, Interrupted
 from hermes.base.http.threads import run_in_thread
+from hermes.base.http_server.principals import Principal
 from hermes.base.scope import Interrupt
 from hermes.base.version import __version__
-from hermes.surfaces.mcp_server.client import ServedClient
 from hermes.surfaces.mcp_server.service import AgentService
 
 T = TypeVar("T")
 
 #: The client of a request.
-ClientOf = Callable[[Context[Any, Any]], ServedClient]
+ClientOf = Callable[[Context[Any, Any]], Principal]
 
 _INSTRUCTIONS = "Hermes is an agent with tools. run gives it a task; session_id continues an earlier conversation."
 
@@ -34,7 +34,7 @@ def build_server(service: AgentService, client_of: ClientOf, *, may_approve: boo
     server = MCPServer("hermes", version=__version__, instructions=_INSTRUCTIONS)
     logging.getLogger("mcp").setLevel(logging.ERROR)
 
-    async def do(work: Callable[[ServedClient], T], context: Context[Any, Any]) -> T:
+    async def do(work: Callable[[Principal], T], context: Context[Any, Any]) -> T:
         client = client_of(context)
         return await _awaited(lambda _interrupt: work(client))
 
@@ -104,7 +104,7 @@ async def _awaited(work: Callable[[Interrupt], T]) -> T:
         raise ToolError(f"cancelled: {error.reason}") from None
 
 
-def serve_stdio(service: AgentService, client: ServedClient) -> None:
+def serve_stdio(service: AgentService, client: Principal) -> None:
     """Serve over standard input and output until the input ends."""
     server = build_server(service, lambda _context: client, may_approve=client.may_approve)
     asyncio.run(server.run_stdio_async())

@@ -6,17 +6,19 @@ import contextlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any
 
 from hermes.agent.session import Session
+from hermes.base.config.principals import default_workspace, make_private
 from hermes.base.errors import HermesError, SessionNotFound
+from hermes.base.http_server.principals import Principal
 from hermes.base.scope import Interrupt
 from hermes.contract.events import ToolEnded, ToolStarted, TurnEvent
 from hermes.host import Host
 from hermes.journal.bodies import message_text
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.service.live.questions import JournalResponder, asking, outgoing_subject
-from hermes.surfaces.mcp_server.client import ServedClient
 
 #: Where questions are asked.
 _SURFACE = "mcp"
@@ -28,7 +30,10 @@ Report = Callable[[str], None]
 
 
 class AgentService:
-    """What clients may do with one host. Thread-safe: each call runs on a thread of its own."""
+    """What clients may do with one host. Thread-safe: each call runs on a thread of its own.
+
+    A client is a principal. One without a name was started by the owner of the home, and works as the owner.
+    """
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -40,14 +45,14 @@ class AgentService:
         self._counting = threading.Lock()
 
     def run(
-        self, client: ServedClient, prompt: str, session_id: str, report: Report, interrupt: Interrupt
+        self, client: Principal, prompt: str, session_id: str, report: Report, interrupt: Interrupt
     ) -> dict[str, Any]:
         """Answer a prompt, in a new session or in one of the client's. ``report`` is called for each tool that runs."""
         if "send" not in client.scopes:
             raise HermesError("this client may not run prompts (scope send)")
         if not prompt.strip():
             raise HermesError("prompt is empty; say what the agent is to do")
-        with self._admitted(client.principal):
+        with self._admitted(client.name):
             return self._run(client, prompt, session_id, report, interrupt)
 
     @contextlib.contextmanager
@@ -67,7 +72,7 @@ class AgentService:
                 self._running[principal] -= 1
 
     def _run(
-        self, client: ServedClient, prompt: str, session_id: str, report: Report, interrupt: Interrupt
+        self, client: Principal, prompt: str, session_id: str, report: Report, interrupt: Interrupt
     ) -> dict[str, Any]:
         session = self._session(client, session_id)
         timeout = self._host.config.a2a.approval_timeout
@@ -85,27 +90,34 @@ class AgentService:
         answer: dict[str, Any] = {"session_id": session.id, "status": result.status, "answer": masked(result.answer)}
         return {**answer, "error": masked(result.error)} if result.error else answer
 
-    def _session(self, client: ServedClient, session_id: str) -> Session:
+    def _session(self, client: Principal, session_id: str) -> Session:
         if not session_id:
-            return self._host.new_session(principal=client.principal, cwd=client.folder(self._host.home))
+            return self._host.new_session(principal=client.name, cwd=self._folder(client))
         self._own(client, session_id)
         return self._host.resume_session(session_id)
 
-    def _own(self, client: ServedClient, session_id: str) -> None:
+    def _folder(self, client: Principal) -> Path | None:
+        """The folder that the sessions of a client work in; None is that of the server."""
+        if not client.name:
+            return None
+        named = Path(client.workspace).expanduser() if client.workspace else None
+        return make_private(named or default_workspace(self._host.home, client.name))
+
+    def _own(self, client: Principal, session_id: str) -> None:
         """``SessionNotFound`` for a session of another principal, as for one that does not exist."""
-        if self._host.sessions.get(session_id).principal != client.principal:
+        if self._host.sessions.get(session_id).principal != client.name:
             raise SessionNotFound(f"no session {session_id}")
 
-    def sessions(self, client: ServedClient, limit: int) -> list[dict[str, Any]]:
+    def sessions(self, client: Principal, limit: int) -> list[dict[str, Any]]:
         """The sessions of the client that were used last."""
         self._need_read(client)
-        rows = self._host.sessions.list(limit=max(1, min(limit, 100)), principal=client.principal)
+        rows = self._host.sessions.list(limit=max(1, min(limit, 100)), principal=client.name)
         return [
             {"session_id": row.id, "title": row.title, "turns": row.turns, "last_active": row.updated_at}
             for row in rows
         ]
 
-    def messages(self, client: ServedClient, session_id: str) -> list[dict[str, str]]:
+    def messages(self, client: Principal, session_id: str) -> list[dict[str, str]]:
         """The last messages of a session, as text."""
         self._need_read(client)
         self._own(client, session_id)
@@ -117,14 +129,14 @@ class AgentService:
             if message["role"] in ("user", "assistant") and message_text(message)
         ]
 
-    def search(self, client: ServedClient, query: str, limit: int) -> list[dict[str, Any]]:
+    def search(self, client: Principal, query: str, limit: int) -> list[dict[str, Any]]:
         """Passages of the client's sessions."""
         self._need_read(client)
-        hits = self._host.search.search(query, limit=max(1, min(limit, 50)), principal=client.principal)
+        hits = self._host.search.search(query, limit=max(1, min(limit, 50)), principal=client.name)
         mask = self._host.redactor.redact
         return [{"session_id": hit.session_id, "role": hit.role, "text": mask(hit.snippet)} for hit in hits]
 
-    def approvals(self, client: ServedClient) -> list[dict[str, Any]]:
+    def approvals(self, client: Principal) -> list[dict[str, Any]]:
         """The calls of the client's sessions that wait for approval."""
         self._need_read(client)
         mask = self._host.redactor.redact
@@ -140,7 +152,7 @@ class AgentService:
             if self._is_own(client, row)
         ]
 
-    def respond(self, client: ServedClient, approval_id: str, answer: str, reason: str) -> dict[str, Any]:
+    def respond(self, client: Principal, approval_id: str, answer: str, reason: str) -> dict[str, Any]:
         """Answer an approval."""
         choice = _ANSWERS.get(answer.strip().lower())
         if not client.may_approve:
@@ -153,13 +165,13 @@ class AgentService:
         self._questions.answer(approval_id, choice, reason or "answered over MCP")
         return {"id": approval_id, "answer": choice}
 
-    def _is_own(self, client: ServedClient, row: QuestionRow) -> bool:
+    def _is_own(self, client: Principal, row: QuestionRow) -> bool:
         try:
-            return self._host.sessions.get(row.session_id).principal == client.principal
+            return self._host.sessions.get(row.session_id).principal == client.name
         except SessionNotFound:
             return False
 
     @staticmethod
-    def _need_read(client: ServedClient) -> None:
+    def _need_read(client: Principal) -> None:
         if "read" not in client.scopes:
             raise HermesError("this client may not read sessions (scope read)")

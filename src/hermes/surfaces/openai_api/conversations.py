@@ -134,11 +134,9 @@ class ConversationFinder:
         turn = self._requests.turn(row)
         if turn is None or turn.state != "completed":
             return None
-        told = _words(text)
         # A stream has what the model said between tool calls, too.
-        if told == _words(turn.answer or "") or told == _words(" ".join(self._requests.said_in(turn))):
-            return turn
-        return None
+        said = (turn.answer or "").split(), " ".join(self._requests.said_in(turn)).split()
+        return turn if text.split() in said else None
 
     # -- forks --------------------------------------------------------------------------------------------------
 
@@ -180,7 +178,3 @@ class ConversationFinder:
             info = SessionInfo(session_id, str(self.folder(principal)), PLATFORM, principal=self.owner_of(principal))
             import_exchanges(self._host.store, self._host.runner, info, exchanges, self._host.redactor)
         return session_id
-
-
-def _words(text: str) -> list[str]:
-    return text.split()

@@ -95,8 +95,8 @@ class _Topic:
     pages: set[Subscription] = field(default_factory=set[Subscription])
     #: The number of the last event of each session of the family.
     heads: dict[str, int] = field(default_factory=dict[str, int])
-    #: The state of each question.
-    questions: dict[str, str] = field(default_factory=dict[str, str])
+    #: The questions of the family: session, question and state.
+    questions: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
     lines: dict[str, SessionLine] = field(default_factory=dict[str, SessionLine])
     since: float = 0.0
     pending: int = -1
@@ -254,20 +254,26 @@ class JournalWatcher:
     # -- a session ----------------------------------------------------------------------------------------------
 
     def _look_at_session(self, connection: JournalConnection, session_id: str, topic: _Topic) -> None:
+        before = topic.heads, topic.questions, topic.lines
+        self._note_family(connection, session_id, topic)
+        heads, questions, lines = before
+        asked = {member for member, one, state in topic.questions if (member, one, state) not in questions}
+        rows = [
+            session_rows(connection, member, self._clean, heads.get(member, 0))
+            for member, head in topic.heads.items()
+            if head > heads.get(member, 0) or member in asked or member not in heads
+        ]
+        if rows or lines != topic.lines:
+            update = {"session": topic.lines[session_id], "rows": rows}
+            topic.send(message("rows", update, topic.heads[session_id]))
+
+    def _note_family(self, connection: JournalConnection, session_id: str, topic: _Topic) -> None:
+        """Note the position of a session and of all it delegated to, parents first."""
         family = family_of(connection, session_id)
-        heads = _heads(connection, family)
-        questions = _questions(connection, family)
-        rows: list[TimelineRows] = []
-        for member in family:
-            known = topic.heads.get(member, 0)
-            asked = any(state != topic.questions.get(one) for one, state in questions.get(member, {}).items())
-            if heads[member] > known or asked or member not in topic.heads:
-                rows.append(session_rows(connection, member, self._clean, known))
-        line = lines_of(connection, [session_id], self._is_alive, self._clean)[0]
-        if rows or topic.lines.get(session_id) != line:
-            topic.send(message("rows", {"session": line, "rows": rows}, heads[session_id]))
-        topic.heads, topic.lines = heads, {session_id: line}
-        topic.questions = {one: state for found in questions.values() for one, state in found.items()}
+        heads = {session.id: session.head_seq for session in session_facts(connection, family)}
+        topic.heads = {member: heads[member] for member in family}
+        topic.questions = set(question_states(connection, family))
+        topic.lines = {session_id: lines_of(connection, [session_id], self._is_alive, self._clean)[0]}
 
     # -- a new page ---------------------------------------------------------------------------------------------
 
@@ -285,30 +291,15 @@ class JournalWatcher:
                 topic.lines = {line.id: line for line in lines}
             page.put(message("sessions", {"sessions": lines, "pending": pending, "gone": []}, topic.since))
             return
-        family = family_of(connection, page.topic)
-        heads, rows = _heads(connection, family), list[TimelineRows]()
+        now = _Topic() if topic.pages else topic
+        self._note_family(connection, page.topic, now)
         since = _time_of(connection, page.topic, int(after))
-        for member in family:
+        rows: list[TimelineRows] = []
+        for member, head in now.heads.items():
             known = int(after) if member == page.topic else last_before(connection, member, since)
-            if heads[member] > known:
+            if head > known:
                 rows.append(session_rows(connection, member, self._clean, known))
-        line = lines_of(connection, [page.topic], self._is_alive, self._clean)[0]
-        if not topic.pages:
-            found = _questions(connection, family)
-            topic.heads, topic.lines = heads, {page.topic: line}
-            topic.questions = {one: state for some in found.values() for one, state in some.items()}
-        page.put(message("rows", {"session": line, "rows": rows}, heads[page.topic]))
-
-
-def _heads(connection: JournalConnection, family: list[str]) -> dict[str, int]:
-    return {session.id: session.head_seq for session in session_facts(connection, family)}
-
-
-def _questions(connection: JournalConnection, family: list[str]) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    for session_id, question, state in question_states(connection, family):
-        found.setdefault(session_id, {})[question] = state
-    return found
+        page.put(message("rows", {"session": now.lines[page.topic], "rows": rows}, now.heads[page.topic]))
 
 
 def _time_of(connection: JournalConnection, session_id: str, seq: int) -> float:

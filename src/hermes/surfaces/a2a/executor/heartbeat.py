@@ -40,36 +40,38 @@ def busy(heartbeat: Heartbeat | None, text: str) -> Generator[None]:
     if heartbeat is None:
         yield
         return
-    _update(heartbeat, lambda: _begin(heartbeat, text))
+    with _harmless(heartbeat):
+        heartbeat.active_tasks = getattr(heartbeat, "active_tasks", 0) + 1
+        heartbeat.current_task = brief(text)
+        _push_soon(heartbeat)
     try:
         yield
     except Exception as error:
-        name = type(error).__name__
-        _update(heartbeat, lambda: _record(heartbeat, "record_error", name))
+        _record(heartbeat, "record_error", type(error).__name__)
         raise
     else:
-        _update(heartbeat, lambda: _record(heartbeat, "record_success"))
+        _record(heartbeat, "record_success")
     finally:
-        _update(heartbeat, lambda: _end(heartbeat))
+        with _harmless(heartbeat):
+            heartbeat.active_tasks = max(getattr(heartbeat, "active_tasks", 0) - 1, 0)
+            if heartbeat.active_tasks == 0:
+                heartbeat.current_task = ""
+            _push_soon(heartbeat)
 
 
-def _begin(heartbeat: Heartbeat, text: str) -> None:
-    heartbeat.active_tasks = getattr(heartbeat, "active_tasks", 0) + 1
-    heartbeat.current_task = brief(text)
-    _push_soon(heartbeat)
-
-
-def _end(heartbeat: Heartbeat) -> None:
-    heartbeat.active_tasks = max(getattr(heartbeat, "active_tasks", 0) - 1, 0)
-    if heartbeat.active_tasks == 0:
-        heartbeat.current_task = ""
-    _push_soon(heartbeat)
+@contextmanager
+def _harmless(heartbeat: Heartbeat) -> Generator[None]:
+    try:
+        yield
+    except Exception:
+        log.debug("the heartbeat %s could not be updated", type(heartbeat).__name__, exc_info=True)
 
 
 def _record(heartbeat: Heartbeat, method: str, *arguments: str) -> None:
-    record = getattr(heartbeat, method, None)
-    if callable(record):
-        record(*arguments)
+    with _harmless(heartbeat):
+        record = getattr(heartbeat, method, None)
+        if callable(record):
+            record(*arguments)
 
 
 def _push_soon(heartbeat: Heartbeat) -> None:
@@ -90,10 +92,3 @@ async def _push(push: Callable[[], Any]) -> None:
             await asyncio.wait_for(outcome, _PUSH_SECONDS)
     except Exception:
         log.debug("the heartbeat was not pushed", exc_info=True)
-
-
-def _update(heartbeat: Heartbeat, change: Callable[[], None]) -> None:
-    try:
-        change()
-    except Exception:
-        log.debug("the heartbeat %s could not be updated", type(heartbeat).__name__, exc_info=True)

@@ -99,71 +99,44 @@ class APIStatusError(APIError):
     """The server refused, with a status that has no class of its own."""
 
 
-class BadRequestError(APIStatusError):
-    """Status 400: the server does not accept the request."""
+def _status_error(status: int, name: str) -> type[APIStatusError]:
+    return type(name, (APIStatusError,), {"__doc__": f"Status {status}.", "__module__": __name__})
 
 
-class AuthenticationError(APIStatusError):
-    """Status 401: the key was refused."""
-
-
-class PermissionDeniedError(APIStatusError):
-    """Status 403: the key may not do this."""
-
-
-class NotFoundError(APIStatusError):
-    """Status 404: no such model or address."""
-
-
-class ConflictError(APIStatusError):
-    """Status 409."""
-
-
-class UnprocessableEntityError(APIStatusError):
-    """Status 422."""
-
-
-class RateLimitError(APIStatusError):
-    """Status 429: rate limit, or no credit left."""
-
-
-class InternalServerError(APIStatusError):
-    """Status 500 and above: the server failed or is overloaded."""
-
-
+#: The class of a failure by its status; that of 500 is for every higher one.
 _BY_STATUS: dict[int, type[APIError]] = {
-    400: BadRequestError,
-    401: AuthenticationError,
-    403: PermissionDeniedError,
-    404: NotFoundError,
-    409: ConflictError,
-    422: UnprocessableEntityError,
-    429: RateLimitError,
+    status: _status_error(status, name)
+    for status, name in (
+        (400, "BadRequestError"),
+        (401, "AuthenticationError"),
+        (403, "PermissionDeniedError"),
+        (404, "NotFoundError"),
+        (409, "ConflictError"),
+        (422, "UnprocessableEntityError"),
+        (429, "RateLimitError"),
+        (500, "InternalServerError"),
+    )
 }
-
-#: For failures without a status: of the network, or reported inside an answer.
-_BY_REASON: dict[FailureReason, type[APIError]] = {
-    "rate_limit": RateLimitError,
-    "overloaded": InternalServerError,
-    "server_error": InternalServerError,
+#: For failures without a status, of the network or reported inside an answer: the class, or the status it stands for.
+_BY_REASON: dict[FailureReason, type[APIError] | int] = {
+    "rate_limit": 429,
+    "overloaded": 500,
+    "server_error": 500,
     "timeout": APITimeoutError,
     "connection": APIConnectionError,
     "truncated": APIConnectionError,
-    "context_too_long": BadRequestError,
-    "content_policy": BadRequestError,
-    "bad_request": BadRequestError,
-    "auth": AuthenticationError,
-    "billing": RateLimitError,
-    "model_missing": NotFoundError,
+    "context_too_long": 400,
+    "content_policy": 400,
+    "bad_request": 400,
+    "auth": 401,
+    "billing": 429,
+    "model_missing": 404,
     "malformed": APIResponseValidationError,
 }
 
 
 def api_error(error: ProviderError) -> APIError:
     """The failure as the class that the OpenAI SDK raises."""
-    status = error.status_code
-    if status is None:
-        kind = _BY_REASON[error.reason]
-    else:
-        kind = _BY_STATUS.get(status) or (InternalServerError if status >= 500 else APIStatusError)
-    return kind(str(error), reason=error.reason, status_code=status, retry_after=error.retry_after)
+    found = _BY_REASON[error.reason] if error.status_code is None else min(error.status_code, 500)
+    kind = _BY_STATUS.get(found, APIStatusError) if isinstance(found, int) else found
+    return kind(str(error), reason=error.reason, status_code=error.status_code, retry_after=error.retry_after)

@@ -22,7 +22,7 @@ from hermes.base.http_server.rate_limits import TaskSlots
 from hermes.host import Host
 from hermes.service.dispatch.choose import make_dispatcher, runs_on_workers
 from hermes.surfaces.a2a.card import REST_PATH, RPC_PATH, CardOptions, agent_card, card_routes
-from hermes.surfaces.a2a.push.sender import PushQueue
+from hermes.surfaces.a2a.push import PushQueue
 from hermes.surfaces.a2a.server.access.middleware import ADMISSION, PRINCIPAL, AccessMiddleware, AccessPolicy
 from hermes.surfaces.a2a.server.access.user import PrincipalUser
 from hermes.surfaces.a2a.server.content import INPUT_MODES, OUTPUT_MODES
@@ -99,7 +99,6 @@ class A2AServer:
             agent_card(options, detailed=True) if principals else None,
             webhooks=webhooks,
             push=self._push,
-            may_push_to=self._push.accepts,
         )
         self.max_body_bytes = settings.max_body_bytes
         self.app: ASGIApp = AccessMiddleware(self._router(), self.policy, self.max_body_bytes)

@@ -7,7 +7,6 @@ import logging
 import mimetypes
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -150,23 +149,14 @@ def data_part(answer: str) -> Part | None:
     return Part(data=data, media_type=JSON)
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """A file as it was when the turn ended."""
+def written_files(result: TurnResult, folder: Path, guard: FileGuard, redactor: Redactor, max_bytes: int) -> list[Part]:
+    """The files that the tools of a turn wrote in the folder, without those that are guarded or hold a secret.
 
-    #: Relative to the folder of the conversation.
-    name: str
-    media_type: str
-    data: bytes
-
-
-def written_files(
-    result: TurnResult, folder: Path, guard: FileGuard, redactor: Redactor, max_bytes: int
-) -> list[WrittenFile]:
-    """The files that the tools of a turn wrote in the folder, without those that are guarded or hold a secret."""
+    Their names are relative to the folder.
+    """
     folder = folder.resolve()
     paths = dict.fromkeys((folder / name).resolve() for name in changed_paths(result.tool_calls))
-    found: list[WrittenFile] = []
+    found: list[Part] = []
     for path in paths:
         if len(found) == _MAX_FILES or not path.is_relative_to(folder) or guard.refusal(path):
             continue
@@ -177,7 +167,7 @@ def written_files(
             log.warning("%s was not sent: it holds a secret", path)
             continue
         kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-        found.append(WrittenFile(path.relative_to(folder).as_posix(), kind, data))
+        found.append(Part(raw=data, filename=path.relative_to(folder).as_posix(), media_type=kind))
     return found
 
 

@@ -42,11 +42,6 @@ def caller_responder(settings: A2AConfig, *, may_approve: bool) -> SuspendingRes
     return SuspendingResponder(SURFACE, timeout=settings.approval_timeout, asks_owner=asks_owner, decide=decide)
 
 
-def task_extra(*, may_approve: bool, hops: int, trace: tuple[str, str]) -> dict[str, Any]:
-    """What the submission of a turn says for ``task_entry``."""
-    return {"may_approve": may_approve, "hops": hops, "trace": list(trace)}
-
-
 def task_entry(host: Host) -> TurnEntry:
     """What surrounds each turn of a task."""
     settings = host.config.a2a

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, TypeVar, cast
 from uuid import uuid4
 
@@ -55,7 +55,7 @@ from a2a.utils.task import apply_history_length, validate_history_length, valida
 from google.api import field_behavior_pb2
 from google.protobuf.message import Message as Request
 
-from hermes.surfaces.a2a.push.sender import PushQueue
+from hermes.surfaces.a2a.push import PushQueue
 from hermes.surfaces.a2a.server.access.middleware import ADMISSION
 from hermes.surfaces.a2a.server.questions import WAITS_FOR_OWNER
 from hermes.surfaces.a2a.server.runner import TurnRunner
@@ -67,8 +67,6 @@ from hermes.surfaces.a2a.server.transports.compat import is_old_call
 log = logging.getLogger("hermes.a2a")
 
 F = TypeVar("F", bound=Callable[..., Any])
-#: Whether the URL of a webhook may be called.
-UrlCheck = Callable[[str], Awaitable[bool]]
 
 _MAX_REFERENCES = 10
 #: The package of values with any content; nothing in them is required.
@@ -159,7 +157,6 @@ class A2ARequestHandler(RequestHandler):
         *,
         webhooks: JournalPushConfigStore,
         push: PushQueue | None = None,
-        may_push_to: UrlCheck | None = None,
     ) -> None:
         self._runner = runner
         self._tasks = tasks
@@ -167,7 +164,6 @@ class A2ARequestHandler(RequestHandler):
         self._extended_card = extended_card
         self._webhooks = webhooks
         self._push = push
-        self._may_push_to = may_push_to
         #: The tasks with a running turn or with subscribers.
         self._active: dict[str, ActiveTask] = {}
 
@@ -443,8 +439,7 @@ class A2ARequestHandler(RequestHandler):
         return await self._webhooks.set_info(task_id, config, context)
 
     async def _check_webhook(self, config: TaskPushNotificationConfig) -> None:
-        self._need_push()
-        if self._may_push_to is not None and not await self._may_push_to(config.url):
+        if not await self._need_push().accepts(config.url):
             raise InvalidParamsError(message="Invalid push notification URL")
 
     async def _notify(self, task_id: str, event: PushNotificationEvent) -> None:
@@ -452,9 +447,10 @@ class A2ARequestHandler(RequestHandler):
             active = self._active.get(task_id)
             await self._push.send_notification(task_id, event, None if active is None else active.task)
 
-    def _need_push(self) -> None:
+    def _need_push(self) -> PushQueue:
         if self._push is None:
             raise PushNotificationNotSupportedError
+        return self._push
 
     # -- the card -----------------------------------------------------------------------------------------------
 

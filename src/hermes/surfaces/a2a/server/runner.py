@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable
 from functools import partial
 
 from a2a.types import Message, Part, Role, Task, TaskState
 
 from hermes.agent.events import TurnResult, changed_paths
-from hermes.base.errors import HermesError, JournalError, QueueFull, SessionBusy
+from hermes.base.errors import HermesError, QueueFull, SessionBusy
 from hermes.base.http_server.outgoing import redacted
 from hermes.base.http_server.rate_limits import TaskSlots
 from hermes.host import Host
@@ -33,12 +32,11 @@ from hermes.surfaces.a2a.server.content import (
     JSON,
     JSON_ONLY,
     UnusableMessage,
-    WrittenFile,
     content_of,
     data_part,
     written_files,
 )
-from hermes.surfaces.a2a.server.entry import SURFACE, task_extra
+from hermes.surfaces.a2a.server.entry import SURFACE
 from hermes.surfaces.a2a.server.questions import WAITS_FOR_OWNER, prompt_message, read_answer, shown_question_id
 from hermes.surfaces.a2a.server.store.contexts import ContextSessions
 from hermes.surfaces.a2a.server.store.tasks import JournalTaskStore
@@ -47,8 +45,6 @@ from hermes.tools.peers.hops import hops_of
 
 log = logging.getLogger("hermes.a2a")
 
-#: Seconds between two tries while the journal cannot be used.
-_SECONDS_BETWEEN_TRIES = 1.0
 #: Time that a task whose job was canceled waits for its turn.
 _ABANDON_SECONDS = 10.0
 #: Without subscribers, a task is marked as working a little later: not while its turn is being started.
@@ -126,7 +122,7 @@ class TurnRunner:
         def run(begin: Begin) -> None:
             try:
                 begin()
-                task.interrupt.add_callback(partial(self._stop, live, task))
+                task.interrupt.add_callback(lambda: self._turns.stop_soon(live, task.interrupt.reason))
             except Exception as error:
                 live.cut_off(error)  # for who waits for its log
 
@@ -149,20 +145,6 @@ class TurnRunner:
                 with contextlib.suppress(Exception):
                     await asyncio.wait_for(live.wait(), _ABANDON_SECONDS)
             raise
-
-    def _stop(self, live: LiveTurn, task: ActiveTask) -> None:
-        """Have a turn stopped, wherever it runs, as soon as the journal can be used. Does not wait for it."""
-
-        def stop() -> None:
-            while not self._host.workers.is_closed:
-                try:
-                    self._turns.stop(live, task.interrupt.reason)
-                    return
-                except JournalError as error:
-                    log.warning("the journal cannot be used; trying again: %s", error)
-                    time.sleep(_SECONDS_BETWEEN_TRIES)
-
-        self._host.workers.submit(stop)
 
     # -- its beginning ------------------------------------------------------------------------------------------
 
@@ -218,11 +200,11 @@ class TurnRunner:
             # The agent that passed the message on waits in a turn, which may be one of ours.
             queue=CHILDREN if hops else TURNS,
             is_stored=True,
-            extra=task_extra(
-                may_approve=task.principal.may_approve,
-                hops=hops,
-                trace=(headers.get("traceparent", ""), headers.get("tracestate", "")),
-            ),
+            extra={
+                "may_approve": task.principal.may_approve,
+                "hops": hops,
+                "trace": [headers.get("traceparent", ""), headers.get("tracestate", "")],
+            },
         )
 
     async def _rejoining(self, task: ActiveTask, stream: ArtifactStream) -> Begin | None:
@@ -283,13 +265,13 @@ class TurnRunner:
 
     async def _complete(
         self, task: ActiveTask, stream: ArtifactStream, result: TurnResult
-    ) -> tuple[TurnResult, list[WrittenFile]]:
+    ) -> tuple[TurnResult, list[Part]]:
         """The result with everything recorded of its turn, and its files; artifacts become those of the record."""
         if stream.rejoins or self.is_remote:  # not every event of the turn has come through
             result = await self._host.workers.run(partial(completed_result, self._host.store, result))
             texts = await self._host.workers.run(partial(self._texts, result.session_id, result.turn_id))
             await stream.correct(task.task.artifacts, texts)
-        files: list[WrittenFile] = []
+        files: list[Part] = []
         if self._settings.files:
             files = await self._host.workers.run(
                 partial(
@@ -309,11 +291,10 @@ class TurnRunner:
         if part is not None:
             await task.updater.add_artifact([part], f"{task.id}-data", "data", append=False, last_chunk=True)
 
-    async def _send_files(self, task: ActiveTask, files: list[WrittenFile]) -> None:
+    async def _send_files(self, task: ActiveTask, files: list[Part]) -> None:
         for number, file in enumerate(files, 1):
-            part = Part(raw=file.data, filename=file.name, media_type=file.media_type)
             artifact_id = f"{task.id}-file-{number}"
-            await task.updater.add_artifact([part], artifact_id, file.name, append=False, last_chunk=True)
+            await task.updater.add_artifact([file], artifact_id, file.filename, append=False, last_chunk=True)
 
     # -- questions ----------------------------------------------------------------------------------------------
 

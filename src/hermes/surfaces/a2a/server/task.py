@@ -17,7 +17,7 @@ from hermes.base.http_server.rate_limits import Admission
 from hermes.base.scope import Interrupt
 from hermes.surfaces.a2a.server.access.user import PrincipalUser
 from hermes.surfaces.a2a.server.store.contexts import ContextKey
-from hermes.surfaces.a2a.server.store.tasks import TERMINAL, JournalTaskStore, StoredTask
+from hermes.surfaces.a2a.server.store.tasks import TERMINAL, JournalTaskStore, StoredTask, copy_of
 
 log = logging.getLogger("hermes.a2a")
 
@@ -160,9 +160,7 @@ class ActiveTask(EventQueue):
 
     def snapshot(self) -> Task:
         """A copy of the task as it is now."""
-        copy = Task()
-        copy.CopyFrom(self.task)
-        return copy
+        return copy_of(self.task)
 
     async def add_answer(self, message: Message, prompt: Message | None) -> bool:
         """Store an answer of the caller; a ``prompt`` asks again. False when another message came first."""

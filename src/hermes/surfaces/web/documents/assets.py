@@ -47,11 +47,7 @@ def assets() -> dict[str, Asset]:
     ours = _FOLDER / "static"
     files = {path.relative_to(ours).as_posix(): path for path in ours.rglob("*") if path.suffix in _TYPES}
     files |= {name: _FOLDER / path for name, path in _VENDORED.items()}
-    return {name: _asset(path) for name, path in files.items()}
-
-
-def _asset(path: Path) -> Asset:
-    return _made(path.read_bytes(), path.suffix)
+    return {name: _made(path.read_bytes(), path.suffix) for name, path in files.items()}
 
 
 def _made(content: bytes, suffix: str) -> Asset:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Literal, cast
 
 from msgspec import Struct
 
 from hermes.journal.history.lists import (
+    CallSums,
     call_sums,
     count_waiting,
     families_of,
@@ -97,48 +99,42 @@ def _lines(
     everyone = [member for members in families.values() for member in members]
     turns, last = turn_counts(connection, ids), last_turns(connection, ids)
     calls, waiting = call_sums(connection, everyone), count_waiting(connection, everyone)
-    alive: dict[str, bool] = {}
-
-    def lives(runner: str | None) -> bool:
-        if runner is None:
-            return False
-        if runner not in alive:
-            alive[runner] = is_alive(runner)
-        return alive[runner]
-
+    lives = cache(is_alive)
     lines: list[SessionLine] = []
     for session in sessions:
         family = families[session.id]
-        used = [calls[member] for member in family if member in calls]
-        costs = [one.cost_usd for one in used if one.cost_usd is not None]
         asks = sum(waiting.get(member, 0) for member in family)
         state, error = last.get(session.id, ("empty", ""))
-        if state == "running":
-            state = "waiting" if asks else "running" if lives(session.runner) else "cut off"
-        model = session.model
-        lines.append(
-            SessionLine(
-                id=session.id,
-                title=" ".join(clean.text(session.title).split())[:200],
-                state=cast("SessionState", state),
-                platform=session.platform,
-                model=f"{model} ({session.provider})" if session.provider and model else model,
-                created=session.created_at,
-                updated=session.updated_at,
-                head=session.head_seq,
-                turns=turns.get(session.id, 0),
-                calls=sum(one.calls for one in used),
-                failed=sum(one.failed for one in used),
-                children=len(family) - 1,
-                read=sum(one.read for one in used),
-                written=sum(one.written for one in used),
-                cost=sum(costs) if costs else None,
-                waiting=asks,
-                error=" ".join(clean.text(error or "")[:300].split()),
-                principal=session.principal,
-                parent=session.parent_id or "",
-                branched=session.branched_from or "",
-                cwd=session.cwd,
-            )
-        )
+        if state == "running" and asks:
+            state = "waiting"
+        elif state == "running" and (session.runner is None or not lives(session.runner)):
+            state = "cut off"
+        line = _line(session, [calls[member] for member in family if member in calls], clean)
+        line.state, line.error = cast("SessionState", state), " ".join(clean.text(error or "")[:300].split())
+        line.turns, line.children, line.waiting = turns.get(session.id, 0), len(family) - 1, asks
+        lines.append(line)
     return lines
+
+
+def _line(session: SessionFacts, used: list[CallSums], clean: Cleaner) -> SessionLine:
+    """A session with the model calls of its family."""
+    costs = [one.cost_usd for one in used if one.cost_usd is not None]
+    return SessionLine(
+        id=session.id,
+        title=" ".join(clean.text(session.title).split())[:200],
+        state="empty",
+        platform=session.platform,
+        model=f"{session.model} ({session.provider})" if session.provider and session.model else session.model,
+        created=session.created_at,
+        updated=session.updated_at,
+        head=session.head_seq,
+        calls=sum(one.calls for one in used),
+        failed=sum(one.failed for one in used),
+        read=sum(one.read for one in used),
+        written=sum(one.written for one in used),
+        cost=sum(costs) if costs else None,
+        principal=session.principal,
+        parent=session.parent_id or "",
+        branched=session.branched_from or "",
+        cwd=session.cwd,
+    )

@@ -191,18 +191,14 @@ class _RowReader:
                 yield from self._reply(event, turn, reply)
             case records.FailureRecord():
                 row, attempts = self._attempted(event, turn)
-                row.state, row.error = "error", self._short((attempts[-1].error or "") if attempts else "")
+                row.state, row.error = "error", self._short("".join(one.error or "" for one in attempts[-1:]))
                 yield row
             case records.ClaimRecord() as call:
                 row = self._tool(event, turn, call)
                 row.state = "running"
                 yield row
             case records.CallRecord() as call:
-                row = self._tool(event, turn, call)
-                is_unknown = call.error_type in ("unknown_outcome", "not_run")
-                row.start = None if is_unknown else event.at - call.duration_ms / 1000
-                row.end, row.error, row.state = event.at, self._short(call.error_message or ""), _tool_state(call)
-                yield row
+                yield self._ended_tool(event, turn, call)
             case records.FinalRecord():
                 pass
             case _:
@@ -267,6 +263,13 @@ class _RowReader:
             call=call.id,
             start=event.at,
         )
+
+    def _ended_tool(self, event: ReadEvent, turn: str, call: records.CallRecord) -> TimelineRow:
+        row = self._tool(event, turn, call)
+        is_unknown = call.error_type in ("unknown_outcome", "not_run")
+        row.start = None if is_unknown else event.at - call.duration_ms / 1000
+        row.end, row.error, row.state = event.at, self._short(call.error_message or ""), _tool_state(call)
+        return row
 
     def _side_calls(self, turn_id: str) -> Iterator[TimelineRow]:
         """What models were asked beside the conversation."""

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -125,34 +125,38 @@ class AccessMiddleware:
         if not scope["path"].isprintable():  # the router ignores a line break after a path
             await PlainTextResponse("Not Found", 404)(scope, receive, send)
             return
+        body, receive, admission = await self._admit(scope, receive)
+        if isinstance(admission, AccessRefusal):
+            admission = _refused(admission, body)
+        if isinstance(admission, Response):
+            await admission(scope, receive, send)
+            return
+        scope[ADMISSION] = admission
+        try:
+            await self._app(scope, receive, send if body.is_rpc else _with_media_types(send, body.media_type))
+        finally:
+            if admission is not None:
+                admission.end_request()
+
+    async def _admit(
+        self, scope: Scope, receive: Receive
+    ) -> tuple[RequestBody, Receive, AccessRefusal | Response | Admission | None]:
+        """The body of a request, its messages, and why it is refused or how it is counted."""
         headers = request_headers(scope)
-        principal = self._policy.principals.authenticate(headers)
+        principal = scope[PRINCIPAL] = self._policy.principals.authenticate(headers)
         body = RequestBody(b"", media_type_of(headers.get("content-type", "")), is_rpc=scope["path"] == "/")
         refusal = self._check_origin(headers)
         if refusal is None and principal is not None and scope["method"] == "POST":
             data = await read_body(receive, headers, self._max_body_bytes)
             if data is None:
                 limit = f"the request is longer than {self._max_body_bytes:,} bytes"
-                refusal = AccessRefusal(413, "INVALID_ARGUMENT", limit)
-            else:
-                body, receive = body.holding(data), replayed_body(data, receive)
+                return body, receive, AccessRefusal(413, "INVALID_ARGUMENT", limit)
+            body, receive = body.holding(data), replayed_body(data, receive)
         method = body.method if body.is_rpc else rest_method(scope["method"], scope["path"])
-        refusal = refusal or self._policy.refusal(principal, method)
-        if refusal is not None or principal is None:
-            await _refused(cast("AccessRefusal", refusal), body)(scope, receive, send)
-            return
-        admission = body.refusal() or await self._policy.admit(principal, method)
-        if isinstance(admission, AccessRefusal):
-            admission = _refused(admission, body)
-        if isinstance(admission, Response):
-            await admission(scope, receive, send)
-            return
-        scope[PRINCIPAL], scope[ADMISSION] = principal, admission
-        try:
-            await self._app(scope, receive, send if body.is_rpc else _with_media_types(send, body.media_type))
-        finally:
-            if admission is not None:
-                admission.end_request()
+        refused = refusal or self._policy.refusal(principal, method) or body.refusal()
+        if refused is not None or principal is None:
+            return body, receive, refused
+        return body, receive, await self._policy.admit(principal, method)
 
     def _check_origin(self, headers: dict[str, str]) -> AccessRefusal | None:
         """Without tokens: keep out web pages in a local browser (cross-site requests, DNS rebinding)."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from hermes.base.http_server.principals import Principal, Principals, workspace_of
 from hermes.base.scope import new_session_id
@@ -35,22 +36,15 @@ class ContextSessions:
         self._host = host
         for principal in principals:
             self.workspace(principal)  # a wrong setting is reported at the start
-        self._locks: dict[ContextKey, tuple[asyncio.Lock, int]] = {}
+        #: Each as long as it is used.
+        self._locks: WeakValueDictionary[ContextKey, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
     async def turn(self, context: ContextKey) -> AsyncGenerator[None]:
         """The lock of a context; others wait in the order in which they came."""
-        lock, users = self._locks.get(context) or (asyncio.Lock(), 0)
-        self._locks[context] = (lock, users + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._locks[context]
-            if users == 1:
-                del self._locks[context]
-            else:
-                self._locks[context] = (lock, users - 1)
+        lock = self._locks.setdefault(context, asyncio.Lock())
+        async with lock:
+            yield
 
     async def session_id(self, context: ContextKey) -> str | None:
         """The id of the session of a context, if it has one."""

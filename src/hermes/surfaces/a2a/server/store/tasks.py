@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, TypeVar
 
 from a2a.server.context import ServerCallContext
-from a2a.types import ListTasksRequest, ListTasksResponse, Message, Part, Task, TaskPushNotificationConfig, TaskState
+from a2a.types import ListTasksRequest, ListTasksResponse, Message, Task, TaskPushNotificationConfig, TaskState
 from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
 from a2a.utils.errors import InvalidParamsError
 from a2a.utils.task import ListTasksCursor, decode_list_tasks_cursor, encode_list_tasks_cursor
@@ -262,7 +262,7 @@ class JournalTaskStore:
         """The task of an owner, if there is one with that id, and the server that answers it."""
         known = self._open.get((owner, task_id))
         if known is not None:
-            return StoredTask(owner, _copy(known), self.runner_id)
+            return StoredTask(owner, copy_of(known), self.runner_id)
         found = await self._read(lambda connection: _select(connection, "owner = ? AND id = ?", (owner, task_id)))
         return found[0] if found else None
 
@@ -313,7 +313,7 @@ class JournalTaskStore:
 
     def _newest(self, owner: str, task_id: str, body: bytes) -> Task:
         known = self._open.get((owner, task_id))
-        return Task.FromString(body) if known is None else _copy(known)
+        return Task.FromString(body) if known is None else copy_of(known)
 
 
 def _select(connection: JournalConnection, where: str, values: Sequence[object]) -> list[StoredTask]:
@@ -326,7 +326,8 @@ def _updated_ns(task: Task) -> int | None:
     return task.status.timestamp.ToNanoseconds() if task.status.HasField("timestamp") else None
 
 
-def _copy(task: Task) -> Task:
+def copy_of(task: Task) -> Task:
+    """A task of its own with the same content."""
     made = Task()
     made.CopyFrom(task)
     return made
@@ -337,14 +338,10 @@ def _join_text(task: Task) -> None:
     if not task.artifacts:
         return
     parts = task.artifacts[-1].parts
-    if len(parts) > 1 and all(_is_plain(part) for part in parts):
+    if len(parts) > 1 and all(part.WhichOneof("content") == "text" and not part.HasField("metadata") for part in parts):
         text = "".join(part.text for part in parts)
         del parts[1:]
         parts[0].text = text
-
-
-def _is_plain(part: Part) -> bool:
-    return part.WhichOneof("content") == "text" and not part.HasField("metadata")
 
 
 def _filter(params: ListTasksRequest, owner: str) -> tuple[str, tuple[str | int, ...]]:

@@ -106,11 +106,6 @@ def _version_refusal(headers: dict[str, str]) -> AccessRefusal | None:
 
 def _admitted(handler: Any, admission: Admission) -> Any:
     """The handler of a counted message."""
-    make: Any = grpc
-    coding = {
-        "request_deserializer": handler.request_deserializer,
-        "response_serializer": handler.response_serializer,
-    }
 
     async def answer(request: Any, context: Any) -> Any:
         _admission.set(admission)
@@ -127,23 +122,31 @@ def _admitted(handler: Any, admission: Admission) -> Any:
         finally:
             admission.end_request()
 
-    if handler.unary_stream is not None:
-        return make.unary_stream_rpc_method_handler(stream, **coding)
-    return make.unary_unary_rpc_method_handler(answer, **coding)
+    return _handler(
+        None if handler.unary_stream is None else stream,
+        answer,
+        request_deserializer=handler.request_deserializer,
+        response_serializer=handler.response_serializer,
+    )
 
 
 def _refusing(refusal: AccessRefusal, method: str) -> Any:
     async def refuse(_request: Any, context: Any) -> None:
         await context.abort(_CODES[refusal.status], refusal.message)
 
-    async def refuse_stream(_request: Any, context: Any) -> Any:
-        await context.abort(_CODES[refusal.status], refusal.message)
+    async def refuse_stream(request: Any, context: Any) -> Any:
+        await refuse(request, context)
         yield
 
-    make: Any = grpc
-    if method in _STREAMING:
-        return make.unary_stream_rpc_method_handler(refuse_stream)
-    return make.unary_unary_rpc_method_handler(refuse)
+    return _handler(refuse_stream if method in _STREAMING else None, refuse)
+
+
+def _handler(stream: Any, answer: Any, **coding: Any) -> Any:
+    """What gRPC calls: the function that streams, if there is one, or the one with a single answer."""
+    make: Any = grpc  # without types
+    if stream is not None:
+        return make.unary_stream_rpc_method_handler(stream, **coding)
+    return make.unary_unary_rpc_method_handler(answer, **coding)
 
 
 def _headers(metadata: Any) -> dict[str, str]:

@@ -17,7 +17,7 @@ def run_serve(args: argparse.Namespace) -> int:
     """Serve until the input ends, or over HTTP until a signal comes. Standard output has the protocol only."""
     home, redactor, loaded = open_home(verbose=args.verbose)
     with serving_packages("mcp"):
-        from hermes.surfaces.mcp_server.client import DEFAULT_SCOPES, ServedClient
+        from hermes.base.http_server.principals import DEFAULT_SCOPES, Principal
         from hermes.surfaces.mcp_server.server import serve_stdio
         from hermes.surfaces.mcp_server.service import AgentService
     from hermes.host import Host, HostOptions
@@ -40,7 +40,7 @@ def run_serve(args: argparse.Namespace) -> int:
         else:
             granted: frozenset[PrincipalScope] = frozenset(("approve",)) if args.approve else frozenset()
             with contextlib.redirect_stdout(sys.__stdout__):
-                serve_stdio(service, ServedClient(scopes=DEFAULT_SCOPES | granted))
+                serve_stdio(service, Principal("", DEFAULT_SCOPES | granted))
     return 0
 
 

@@ -1,1 +1,0 @@
-"""Webhooks: notifications about tasks for their callers."""
