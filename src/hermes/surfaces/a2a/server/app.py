@@ -7,8 +7,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator
 
 from a2a.server.context import ServerCallContext
 from a2a.server.routes import DefaultServerCallContextBuilder
@@ -44,28 +43,18 @@ _SECONDS_BETWEEN_LOOKS = 0.25
 _CREDENTIALS = ("authorization", "x-api-key", "cookie")
 
 
-@dataclass(frozen=True, slots=True)
-class PublicAddress:
-    """The addresses under which others reach the server."""
-
-    base_url: str
-    #: host:port of the gRPC transport, when it is served.
-    grpc: str = ""
-
-
 class A2AServer:
     """The agent of one host, served. Close it before the host."""
 
-    def __init__(
-        self, host: Host, address: PublicAddress, principals: Principals, env: Mapping[str, str] = os.environ
-    ) -> None:
+    def __init__(self, host: Host, base_url: str, principals: Principals, *, grpc_address: str = "") -> None:
+        """``base_url`` and ``grpc_address``, when gRPC is served, are where others reach the server."""
         settings = host.config.a2a
         options = CardOptions(
-            base_url=address.base_url,
+            base_url=base_url,
             tools=host.tools_for(host.cwd, ""),
             input_modes=INPUT_MODES,
             output_modes=OUTPUT_MODES,
-            grpc_address=address.grpc,
+            grpc_address=grpc_address,
             push=True,
             needs_token=bool(principals),
             extended=bool(principals),
@@ -91,7 +80,7 @@ class A2AServer:
         self._host = host
         self._runner = TurnRunner(host, self._contexts, self._tasks, self._slots, self._dispatcher)
         webhooks = JournalPushConfigStore(host.store, host.workers, is_shared=is_shared)
-        self._push = PushQueue(webhooks, settings.push, env, is_old=webhooks.is_old)
+        self._push = PushQueue(webhooks, settings.push, os.environ, is_old=webhooks.is_old)
         self.handler = A2ARequestHandler(
             self._runner,
             self._tasks,

@@ -16,7 +16,7 @@ from hermes.base.http_server.home_lock import single_instance
 from hermes.base.http_server.listen_address import ListenAddress, base_url, check_listen_address, is_wildcard
 from hermes.base.http_server.principals import Principals
 from hermes.host import Host
-from hermes.surfaces.a2a.server.app import A2AServer, PublicAddress
+from hermes.surfaces.a2a.server.app import A2AServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ async def serve_until(
         local_url = base_url(address.host, listener.getsockname()[1])
         grpc_port = _free_port(address.host) if address.grpc_port == 0 else address.grpc_port
         grpc_address = f"{urlsplit(address.public_url).hostname or called}:{grpc_port}" if grpc_port else ""
-        server = A2AServer(host, PublicAddress(address.public_url.rstrip("/") or local_url, grpc_address), principals)
+        public_url = address.public_url.rstrip("/") or local_url
+        server = A2AServer(host, public_url, principals, grpc_address=grpc_address)
         try:
             await server.recover()  # before any caller can reach a task
             async with _grpc(server, address.host, grpc_port):

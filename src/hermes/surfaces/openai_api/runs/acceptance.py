@@ -22,6 +22,7 @@ from hermes.base.http_server.outgoing import redacted
 from hermes.base.http_server.principals import Principal, Principals
 from hermes.base.scope import new_id
 from hermes.host import Host
+from hermes.journal.bodies import clean_text
 from hermes.journal.turns.lifecycle import Submission
 from hermes.service.dispatch.port import Dispatcher, TurnRequest
 from hermes.service.dispatch.results import turn_usage
@@ -197,7 +198,7 @@ class ApiRuns:
         return ApiRequestRow(
             id=new_id(PREFIXES[order.kind]),
             principal=order.principal.name,
-            key=order.idempotency_key or None,
+            key=clean_text(order.idempotency_key) or None,
             digest=digest,
             session_id=session_id,
             # Of a conversation that the server has, the client's history says nothing.

@@ -6,10 +6,11 @@ import time
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import astuple
 
 from hermes.journal.bodies import clean_text, message_text, unpack
 from hermes.journal.history.rows import TurnFacts, find_request, later_turns, messages_of
-from hermes.journal.store.connection import JournalConnection
+from hermes.journal.store.connection import JournalConnection, placeholders
 from hermes.journal.store.port import Store
 
 RequestKind = Literal["chat", "response", "run"]
@@ -56,41 +57,29 @@ class ApiRequests:
 
         def write(connection: JournalConnection) -> ApiRequestRow:
             if row.key is not None:
-                found = _select(connection, "principal = ? AND key = ?", (row.principal, clean_text(row.key)))
+                found = _select(connection, "principal = ? AND key = ?", (row.principal, row.key))
                 if found:
                     return found[0]
-            values = (
-                row.id,
-                row.principal,
-                row.key and clean_text(row.key),
-                row.digest,
-                row.session_id,
-                row.fingerprint,
-                msgspec.json.encode(row.document).decode(),
-                row.created_at,
-                int(row.deleted),
-            )
-            connection.execute(
-                f"INSERT INTO api_requests ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                values,
-            )
+            *names, document, created_at, deleted = astuple(row)
+            values = (*names, msgspec.json.encode(document).decode(), created_at, int(deleted))
+            connection.execute(f"INSERT INTO api_requests ({_COLUMNS}) VALUES ({placeholders(values)})", values)
             return row
 
         return self._store.write_soon(write)
 
     def get(self, request_id: str, principal: str) -> ApiRequestRow | None:
         """The request with that id, if it is one of this caller."""
-        where, values = "id = ? AND principal = ?", (clean_text(request_id), principal)
-        return next(iter(self._store.read(lambda connection: _select(connection, where, values))), None)
+        return next(iter(self._find("id = ? AND principal = ?", clean_text(request_id), principal)), None)
 
     def with_key(self, principal: str, key: str) -> ApiRequestRow | None:
         """The request with that idempotency key."""
-        where, values = "principal = ? AND key = ?", (principal, clean_text(key))
-        return next(iter(self._store.read(lambda connection: _select(connection, where, values))), None)
+        return next(iter(self._find("principal = ? AND key = ?", principal, clean_text(key))), None)
 
     def with_fingerprint(self, principal: str, fingerprint: str) -> list[ApiRequestRow]:
         """The requests whose conversation was this one up to their message, newest first."""
-        where, values = "principal = ? AND fingerprint = ?", (principal, fingerprint)
+        return self._find("principal = ? AND fingerprint = ?", principal, fingerprint)
+
+    def _find(self, where: str, *values: str) -> list[ApiRequestRow]:
         return self._store.read(lambda connection: _select(connection, where, values))
 
     def delete(self, request_id: str) -> None:

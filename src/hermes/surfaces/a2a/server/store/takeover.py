@@ -7,7 +7,7 @@ import logging
 import sqlite3
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes.base.errors import HermesError
 from hermes.host import Host
@@ -24,11 +24,15 @@ _NEWEST = 4
 _LOCK_SECONDS = 10.0
 
 
-class _Rows(NamedTuple):
-    tasks: list[tuple[Any, ...]]
-    contexts: list[tuple[str, str, str]]
-    webhooks: list[tuple[Any, ...]]
-    messages: list[tuple[Any, ...]]
+#: The tables of the journal with their columns, and the names that they had in the file.
+_TABLES = (
+    ("a2a_tasks", "owner, id, context_id, state, updated_ns, body", "tasks"),
+    ("a2a_contexts", "owner, context_id, session_id", "contexts"),
+    ("a2a_webhooks", "owner, task_id, id, version, body", "push_configs"),
+    ("a2a_messages", "owner, context_id, message_id, digest, task_id", "messages"),
+)
+#: The rows for each table of the journal.
+_Rows = dict[str, list[tuple[Any, ...]]]
 
 
 def old_files(home: Path) -> list[Path]:
@@ -65,7 +69,7 @@ def take_over(host: Host) -> None:
         ) from error
     for file in logs:
         file.unlink(missing_ok=True)
-    log.warning("%d tasks of %s are in the journal now; the file is %s", len(rows.tasks), path, renamed.name)
+    log.warning("%d tasks of %s are in the journal now; the file is %s", len(rows["a2a_tasks"]), path, renamed.name)
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -79,37 +83,25 @@ def _read(connection: sqlite3.Connection, path: Path) -> _Rows:
             f"{path} was written by a newer version of hermes (schema {version}, this one knows {_NEWEST}); "
             f"upgrade hermes, or set HERMES_HOME to another folder"
         )
-    if version == 0:
-        return _Rows([], [], [], [])  # it was made, and nothing was stored in it
-
-    def select(query: str) -> list[Any]:
-        return connection.execute(query).fetchall()
-
-    webhook_version = "version" if version == _NEWEST else "'1.0'"
-    return _Rows(
-        tasks=select("SELECT owner, id, context_id, state, updated_ns, body FROM tasks"),
-        contexts=select("SELECT owner, context_id, session_id FROM contexts"),
-        webhooks=select(f"SELECT owner, task_id, id, {webhook_version}, body FROM push_configs"),
-        messages=select("SELECT owner, context_id, message_id, digest, task_id FROM messages")
-        if version == _NEWEST
-        else [],
-    )
+    rows: _Rows = {}
+    for table, columns, old in _TABLES:
+        if version < _NEWEST:  # without versions of webhooks, and without messages
+            columns = columns.replace("version", "'1.0'")
+        is_there = version == _NEWEST or (version > 0 and old != "messages")  # 0: nothing was stored in it
+        rows[table] = connection.execute(f"SELECT {columns} FROM {old}").fetchall() if is_there else []
+    return rows
 
 
 def _insert(connection: JournalConnection, rows: _Rows) -> None:
-    for columns, values in (
-        ("a2a_tasks (owner, id, context_id, state, updated_ns, body)", rows.tasks),
-        ("a2a_contexts (owner, context_id, session_id)", rows.contexts),
-        ("a2a_webhooks (owner, task_id, id, version, body)", rows.webhooks),
-        ("a2a_messages (owner, context_id, message_id, digest, task_id)", rows.messages),
-    ):
+    for table, columns, _ in _TABLES:
         marks = ", ".join("?" * len(columns.split(",")))
-        connection.executemany(f"INSERT INTO {columns} VALUES ({marks}) ON CONFLICT DO NOTHING", values)
+        query = f"INSERT INTO {table} ({columns}) VALUES ({marks}) ON CONFLICT DO NOTHING"
+        connection.executemany(query, rows[table])
 
 
 def _bring_up_to_date(host: Host, rows: _Rows) -> None:
     """What versions with that file left in the journal, as it is now: whose sessions, until when, and run by whom."""
-    if host.sessions.assign({session_id: owner for owner, _, session_id in rows.contexts}):
+    if host.sessions.assign({session_id: owner for owner, _, session_id in rows["a2a_contexts"]}):
         host.search.discard()  # it has them as the owner's
     questions = Questions(host.store)
     for question in questions.pending():
