@@ -25,7 +25,7 @@ from hermes.base.http.errors import (
 from hermes.base.http.exchange import Timeouts
 from hermes.base.scope import Interrupt
 from hermes.models.endpoint import Endpoint
-from hermes.models.failures import ConnectTimeout, malformed, scrub
+from hermes.models.failures import ConnectTimeout, error_from_response, malformed, scrub
 from hermes.models.reply import Completion, IncompleteReply, InterruptedReply, with_partial
 from hermes.models.wires.wire import Delta, HttpRequest, Parser, ReasoningDelta, TextDelta, Wire
 
@@ -61,7 +61,7 @@ class Driver:
         request = wire.http_request(endpoint, kwargs)
         parser = wire.parser(endpoint, streaming=bool(kwargs.get("stream")), tools=bool(kwargs.get("tools")))
         try:
-            transfer = _Transfer(endpoint, wire, request, parser, on_delta)
+            transfer = _Transfer(endpoint, request, parser, on_delta)
             return transfer.run(self.http, timeouts_of(endpoint, kwargs), interrupt, on_wait)
         except Interrupted as stop:
             raise InterruptedReply(stop.reason, parser.partial()) from None
@@ -83,7 +83,6 @@ class _Transfer(Struct):
     """One request and its answer. Every failure becomes a ``ProviderError``."""
 
     _endpoint: Endpoint
-    _wire: Wire
     _request: HttpRequest
     _parser: Parser
     _on_delta: OnDelta | None
@@ -110,7 +109,7 @@ class _Transfer(Struct):
             ) as response:
                 if not 200 <= response.status < 300:
                     body = response.read_prefix(_MAX_ERROR_BODY)
-                    raise self._wire.error_from(endpoint, response.status, response.headers, body)
+                    raise error_from_response(endpoint, response.status, response.headers, body)
                 started = True
                 self._read(response)
         except BodyTooLarge as error:

@@ -16,99 +16,57 @@ import msgspec
 from hermes.base.errors import FailureReason, ProviderError
 from hermes.models.endpoint import Endpoint
 
+
+def _by_code(codes: dict[FailureReason, str]) -> dict[str, FailureReason]:
+    return {code: reason for reason, names in codes.items() for code in names.split()}
+
+
 #: Codes, types and reasons that servers put in the error object, in lower case. They say more than most statuses.
-CODES: dict[str, FailureReason] = {
-    # -- the conversation is too long
-    "context_length_exceeded": "context_too_long",
-    "context_window_exceeded": "context_too_long",
-    "model_context_window_exceeded": "context_too_long",
-    "exceed_context_size_error": "context_too_long",
-    "string_above_max_length": "context_too_long",
-    "string_too_long": "context_too_long",
-    "token_limit_exceeded": "context_too_long",
-    "request_too_large": "context_too_long",
-    "payload_too_large": "context_too_long",
-    "contextwindowexceedederror": "context_too_long",
-    "3051": "context_too_long",  # Mistral
-    # -- the content is not wanted
-    "content_filter": "content_policy",
-    "content_policy_violation": "content_policy",
-    "moderation_blocked": "content_policy",
-    "responsibleaipolicyviolation": "content_policy",
-    "data_inspection_failed": "content_policy",
-    "refusal": "content_policy",
-    # -- no credit
-    "insufficient_quota": "billing",
-    "insufficient_credits": "billing",
-    "insufficient_balance": "billing",
-    "billing_error": "billing",
-    "billing_not_active": "billing",
-    "billing_hard_limit_reached": "billing",
-    "payment_required": "billing",
-    "failed_precondition": "billing",
-    # -- the key
-    "invalid_api_key": "auth",
-    "api_key_invalid": "auth",
-    "api_key_expired": "auth",
-    "account_deactivated": "auth",
-    "invalid_organization": "auth",
-    "unsupported_country_region_territory": "auth",
-    "authentication": "auth",
-    "authentication_error": "auth",
-    "invalid_authentication_error": "auth",
-    "permission_error": "auth",
-    "permission_denied": "auth",
-    "unauthenticated": "auth",
-    # -- the model
-    "model_not_found": "model_missing",
-    "model_not_available": "model_missing",
-    "model_decommissioned": "model_missing",
-    "invalid_model": "model_missing",
-    "deploymentnotfound": "model_missing",
-    "not_found_error": "model_missing",
-    "notfounderror": "model_missing",
-    "not_found": "model_missing",
-    # -- too much at once
-    "rate_limit_exceeded": "rate_limit",
-    "rate_limit_error": "rate_limit",
-    "rate_limited": "rate_limit",
-    "usage_limit_reached": "rate_limit",
-    "resource_exhausted": "rate_limit",
-    "overloaded_error": "overloaded",
-    "overloaded": "overloaded",
-    "engine_overloaded": "overloaded",
-    "server_is_overloaded": "overloaded",
-    "provider_overloaded": "overloaded",
-    "provider_unavailable": "overloaded",
-    "service_tier_capacity_exceeded": "overloaded",
-    "capacity_exceeded": "overloaded",
-    "slow_down": "overloaded",
-    "unavailable": "overloaded",
-    "unavailable_error": "overloaded",
-    "service_unavailable": "overloaded",
-    # -- too slow
-    "deadline_exceeded": "timeout",
-    "timeout_error": "timeout",
-    # -- what the model wrote could not be read: it may write better next time
-    "tool_use_failed": "malformed",
-    "json_validate_failed": "malformed",
-}
+CODES = _by_code(
+    {
+        "context_too_long": (
+            "context_length_exceeded context_window_exceeded model_context_window_exceeded exceed_context_size_error "
+            "string_above_max_length string_too_long token_limit_exceeded request_too_large payload_too_large "
+            "contextwindowexceedederror "
+            "3051"  # Mistral
+        ),
+        "content_policy": (
+            "content_filter content_policy_violation moderation_blocked responsibleaipolicyviolation "
+            "data_inspection_failed refusal"
+        ),
+        "billing": (
+            "insufficient_quota insufficient_credits insufficient_balance billing_error billing_not_active "
+            "billing_hard_limit_reached payment_required failed_precondition"
+        ),
+        "auth": (
+            "invalid_api_key api_key_invalid api_key_expired account_deactivated invalid_organization "
+            "unsupported_country_region_territory authentication authentication_error invalid_authentication_error "
+            "permission_error permission_denied unauthenticated"
+        ),
+        "model_missing": (
+            "model_not_found model_not_available model_decommissioned invalid_model deploymentnotfound not_found_error "
+            "notfounderror not_found"
+        ),
+        "rate_limit": "rate_limit_exceeded rate_limit_error rate_limited usage_limit_reached resource_exhausted",
+        "overloaded": (
+            "overloaded_error overloaded engine_overloaded server_is_overloaded provider_overloaded "
+            "provider_unavailable service_tier_capacity_exceeded capacity_exceeded slow_down unavailable "
+            "unavailable_error service_unavailable"
+        ),
+        "timeout": "deadline_exceeded timeout_error",
+        # What the model wrote could not be read: it may write better next time.
+        "malformed": "tool_use_failed json_validate_failed",
+    }
+)
 
 #: Codes so general that any status says more; they count where there is no status.
-GENERAL: dict[str, FailureReason] = {
-    "invalid_request_error": "bad_request",
-    "invalid_request": "bad_request",
-    "invalid_argument": "bad_request",
-    "invalid_prompt": "bad_request",
-    "badrequesterror": "bad_request",
-    "timeout": "timeout",
-    "server": "server_error",
-    "server_error": "server_error",
-    "internal_server_error": "server_error",
-    "internalservererror": "server_error",
-    "api_error": "server_error",
-    "internal": "server_error",
-}
+GENERAL = _by_code(
+    {
+        "bad_request": "invalid_request_error invalid_request invalid_argument invalid_prompt badrequesterror",
+        "timeout": "timeout",
+        "server_error": "server server_error internal_server_error internalservererror api_error internal",
+    }
+)
 
 STATUSES: dict[int, FailureReason] = {
     401: "auth",

@@ -149,13 +149,32 @@ def to_completion(reply: Reply) -> Completion:
         "reasoning": reply.reasoning or None,
         "tool_calls": [tool_call_message(call) for call in reply.tool_calls] or None,
     }
-    return {
-        "id": reply.response_id or None,
-        "object": "chat.completion",
-        "model": reply.model,
-        "choices": [{"index": 0, "message": message, "finish_reason": reply.finish_reason}],
-        "usage": reply.usage.as_response_usage() if reply.usage else None,
-    }
+    head = {"id": reply.response_id or None, "model": reply.model}
+    return chat_completion(head, message, reply.finish_reason, reply.usage.as_response_usage() if reply.usage else None)
+
+
+def chat_completion(
+    head: dict[str, Any], message: dict[str, Any], finish_reason: str, usage: dict[str, Any] | None
+) -> Completion:
+    """A whole answer with one message. ``head`` has its id and its model."""
+    choice = {"index": 0, "message": message, "finish_reason": finish_reason}
+    return {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
+
+
+def unfinished_reply(
+    head: dict[str, Any], message: dict[str, Any], finish_reason: str, usage: dict[str, Any] | None
+) -> Reply:
+    """What there is of an answer that will not be finished; calls count when they have a name by now."""
+    named = [call for call in message["tool_calls"] or () if call["function"]["name"]]
+    return Reply(
+        content=message["content"] or message.get("refusal") or "",
+        reasoning=message["reasoning"] or "",
+        tool_calls=tool_requests(named),
+        finish_reason=finish_reason,
+        model=str(head.get("model") or ""),
+        usage=usage_from(usage),
+        response_id=str(head.get("id") or ""),
+    )
 
 
 def tool_call_message(call: ToolRequest) -> dict[str, Any]:

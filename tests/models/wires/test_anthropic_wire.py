@@ -9,6 +9,7 @@ import pytest
 
 from hermes.base.errors import ProviderError
 from hermes.models.endpoint import Endpoint, Quirks
+from hermes.models.failures import error_from_response
 from hermes.models.reply import IncompleteReply, Reply, normalise
 from hermes.models.wires.anthropic.wire import AnthropicMessages, abilities
 from hermes.models.wires.wire import Delta, ModelRequest, ReasoningDelta, TextDelta, ToolCallDelta
@@ -346,13 +347,13 @@ def test_a_refusal_says_why() -> None:
 def test_a_conversation_that_is_too_long() -> None:
     told = {"type": "invalid_request_error", "message": "prompt is too long: 250000 tokens > 200000 maximum"}
     body = msgspec.json.encode({"type": "error", "error": told})
-    error = WIRE.error_from(endpoint(), 400, {}, body)
+    error = error_from_response(endpoint(), 400, {}, body)
     assert (error.reason, error.status_code) == ("context_too_long", 400)
     assert "250000 tokens" in str(error)
     for other in (b"", b"[]", b'{"error": "x"}', body.replace(b"prompt is", b"a prompt is")):
-        assert WIRE.error_from(endpoint(), 400, {}, other).reason == "bad_request"
+        assert error_from_response(endpoint(), 400, {}, other).reason == "bad_request"
     late = msgspec.json.encode({"type": "error", "error": {"type": "rate_limit_error", "message": "slow"}})
-    assert WIRE.error_from(endpoint(), 429, {"retry-after": "7"}, late).retry_after == 7
+    assert error_from_response(endpoint(), 429, {"retry-after": "7"}, late).retry_after == 7
 
 
 def test_an_error_after_half_an_answer() -> None:

@@ -31,7 +31,7 @@ class DigestingWire:
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
-        self.kwargs, self.parser, self.error_from = wire.kwargs, wire.parser, wire.error_from
+        self.kwargs, self.parser = wire.kwargs, wire.parser
         self._body: bytes | None = None
         self._sha256 = ""
 

@@ -99,9 +99,17 @@ def usage_from(raw: object) -> Usage | None:
         output_tokens=counts.get("completion_tokens") or counts.get("output_tokens", 0),
         cache_read_tokens=cache_read,
         cache_write_tokens=cache_write,
-        reasoning_tokens=of_output.get("reasoning_tokens") or counts.get("reasoning_tokens", 0),
+        reasoning_tokens=(
+            of_output.get("reasoning_tokens") or of_output.get("thinking_tokens") or counts.get("reasoning_tokens", 0)
+        ),
         cost_usd=_cost(usage),
     )
+
+
+def response_usage(raw: object) -> dict[str, Any] | None:
+    """The usage a server reported, in the shape of a chat completion's."""
+    usage = usage_from(raw)
+    return None if usage is None else usage.as_response_usage()
 
 
 def _counts(fields: object) -> dict[str, int]:

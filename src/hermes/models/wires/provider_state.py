@@ -6,10 +6,11 @@ stored too, for providers that want it back from whichever model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from hermes.models.endpoint import Endpoint
+from hermes.models.reply import text_of
 
 #: The key in an assistant message. Journals hold it, so it keeps its name.
 STATE_FIELD = "carry"
@@ -51,9 +52,35 @@ def state_reasoning(message: Mapping[str, Any]) -> str:
     return next((text for text in texts if isinstance(text, str) and text), "")
 
 
-def text_marker(text: str | None = None) -> dict[str, Any]:
-    """An item that marks the position of a piece of the answer's text; without a text, of all of it."""
-    return {"type": "text"} if text is None else {"type": "text", "text": text}
+def restored(
+    endpoint: Endpoint,
+    message: Mapping[str, Any],
+    *,
+    said: Callable[[str, object], dict[str, Any]],
+    called: Callable[[dict[str, Any]], dict[str, Any]],
+) -> Items:
+    """An assistant message as the items it came as; where that is not known, what the provider wants back comes first.
+
+    ``said`` writes text, with the phase that a marker names, and ``called`` a tool call in the format of the wire.
+    """
+    text, calls = text_of(message.get("content")), message.get("tool_calls") or ()
+    ids = [str(call.get("id") or "") for call in calls]
+    items = state_items(endpoint, message)
+    if not _markers_match(items, text, ids):
+        items = [*(item for item in items if not is_marker(item)), text_marker(text), *map(call_marker, ids)]
+    made: Items = []
+    in_turn = map(called, calls)
+    for item in items:
+        if item.get("type") != "text":
+            made.append(next(in_turn) if is_marker(item) else dict(item))
+        elif (words := item.get("text", text)).strip():
+            made.append(said(words, item.get("phase")))
+    return made
+
+
+def text_marker(text: str) -> dict[str, Any]:
+    """An item that marks the position of a piece of the answer's text. Without its text it is that of all of it."""
+    return {"type": "text", "text": text}
 
 
 def call_marker(call_id: str) -> dict[str, Any]:
@@ -61,7 +88,7 @@ def call_marker(call_id: str) -> dict[str, Any]:
     return {"type": "call", "id": call_id}
 
 
-def markers_match(items: Items, text: str, call_ids: Sequence[str]) -> bool:
+def _markers_match(items: Items, text: str, call_ids: Sequence[str]) -> bool:
     """Whether the markers describe this message. One that was edited since keeps the order of its parts only."""
     texts = [item.get("text", text) for item in items if item.get("type") == "text"]
     calls = [item.get("id") for item in items if item.get("type") == "call"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 from urllib.parse import urlencode
 
 import msgspec
@@ -98,10 +98,6 @@ class Wire(Protocol):
         """A fresh parser for one response. ``tools`` says whether any were offered."""
         ...
 
-    def error_from(self, endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """The typed error for a response that is not a success. Header names are lower case."""
-        ...
-
 
 class Transport(Protocol):
     """Sends a request to an endpoint and returns the whole answer."""
@@ -129,24 +125,30 @@ _NOT_IN_BODY = frozenset({"extra_body", "extra_headers", "extra_query", "timeout
 _CONVERSATIONS = ("messages", "input")
 
 
-def post(endpoint: Endpoint, url: str, kwargs: Mapping[str, Any], own_headers: Mapping[str, str]) -> HttpRequest:
-    """The request for ``kwargs`` as an SDK sends it: the extras merged in, what steers the SDK left out."""
-    body = {name: value for name, value in kwargs.items() if name not in _NOT_IN_BODY}
-    body.update(kwargs.get("extra_body") or {})
-    for conversation in _CONVERSATIONS:
-        # At the end, so that each request of a conversation begins with the bytes of the one before.
-        if conversation in body:
-            body[conversation] = body.pop(conversation)
-    query = kwargs.get("extra_query")
-    if query:
-        url += ("&" if "?" in url else "?") + urlencode(query, doseq=True)
-    headers = _headers(own_headers, endpoint.extra_headers, kwargs.get("extra_headers") or {})
-    return HttpRequest("POST", url, headers, _encode(endpoint, body))
+class PostingWire:
+    """The requests of a wire, which differ by the operation of the server and the headers of the format."""
 
+    operation: ClassVar[str]
 
-def bearer(endpoint: Endpoint) -> dict[str, str]:
-    """The key as most servers take it; nothing when there is none."""
-    return {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+    def target(self, endpoint: Endpoint) -> tuple[str, dict[str, str]]:
+        """Where requests go, and the headers of the format, with the key as most servers take it."""
+        bearer = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+        return endpoint.url(self.operation), bearer
+
+    def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
+        """The request for ``kwargs`` as an SDK sends it: the extras merged in, what steers the SDK left out."""
+        body = {name: value for name, value in kwargs.items() if name not in _NOT_IN_BODY}
+        body.update(kwargs.get("extra_body") or {})
+        for conversation in _CONVERSATIONS:
+            # At the end, so that each request of a conversation begins with the bytes of the one before.
+            if conversation in body:
+                body[conversation] = body.pop(conversation)
+        url, own_headers = self.target(endpoint)
+        query = kwargs.get("extra_query")
+        if query:
+            url += ("&" if "?" in url else "?") + urlencode(query, doseq=True)
+        headers = _headers(own_headers, endpoint.extra_headers, kwargs.get("extra_headers") or {})
+        return HttpRequest("POST", url, headers, _encode(endpoint, body))
 
 
 def _headers(*sources: Mapping[str, str | None]) -> list[tuple[str, str]]:

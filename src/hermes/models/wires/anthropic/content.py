@@ -7,9 +7,8 @@ from typing import Any, cast
 import msgspec
 
 from hermes.models.endpoint import Endpoint
-from hermes.models.reply import text_of
 from hermes.models.wires.content_parts import Image, Part, Text, parts_of, plain_id, split_data_url
-from hermes.models.wires.provider_state import is_marker, markers_match, state_items
+from hermes.models.wires.provider_state import restored
 
 Block = dict[str, Any]
 
@@ -27,7 +26,7 @@ def system_and_messages(endpoint: Endpoint, messages: list[dict[str, Any]]) -> t
         if role in ("system", "developer"):
             system.extend(_blocks(message.get("content")))
         elif role == "assistant":
-            _add(turns, "assistant", _answer(endpoint, message))
+            _add(turns, "assistant", restored(endpoint, message, said=_said, called=_use))
         elif role == "tool":
             _add(turns, "user", [_result(message)])
         else:
@@ -127,6 +126,10 @@ def _text_block(text: str) -> Block:
     return {"type": "text", "text": text}
 
 
+def _said(text: str, _phase: object) -> Block:
+    return _text_block(text)
+
+
 def _result(message: dict[str, Any]) -> Block:
     content = message.get("content")
     call_id = plain_id(str(message.get("tool_call_id") or ""))
@@ -135,25 +138,6 @@ def _result(message: dict[str, Any]) -> Block:
         "tool_use_id": call_id,
         "content": content if isinstance(content, str) else _blocks(content),
     }
-
-
-def _answer(endpoint: Endpoint, message: dict[str, Any]) -> list[Block]:
-    """An assistant message as the blocks it came as; where that is not known, with its thoughts first."""
-    text = text_of(message.get("content"))
-    calls = [_use(call) for call in message.get("tool_calls") or ()]
-    items = state_items(endpoint, message)
-    if not markers_match(items, text, [str(call.get("id") or "") for call in message.get("tool_calls") or ()]):
-        kept = [dict(item) for item in items if not is_marker(item)]
-        return [*kept, *([_text_block(text)] if text.strip() else ()), *calls]
-    made: list[Block] = []
-    in_turn = iter(calls)
-    for item in items:
-        if item.get("type") == "text":
-            if (said := item.get("text", text)).strip():
-                made.append(_text_block(said))
-        else:
-            made.append(next(in_turn) if is_marker(item) else dict(item))
-    return made
 
 
 def _use(call: dict[str, Any]) -> Block:

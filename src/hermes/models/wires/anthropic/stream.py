@@ -8,10 +8,10 @@ from typing import Any, cast
 import msgspec
 
 from hermes.base.errors import ProviderError
-from hermes.models.costs.usage import Usage, usage_from
+from hermes.models.costs.usage import response_usage
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_in_body, message
-from hermes.models.reply import Completion, Reply, check_call_count, tool_requests
+from hermes.models.reply import Completion, Reply, chat_completion, check_call_count, unfinished_reply
 from hermes.models.wires.body_parser import Unreadable, decode_json
 from hermes.models.wires.provider_state import STATE_FIELD, Items, call_marker, provider_state, text_marker
 from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallDelta
@@ -77,20 +77,6 @@ def kept_items(slots: Sequence[BlockSlot]) -> Items:
     return [_item(slot) for slot in told]
 
 
-def chat_usage(usage: dict[str, Any]) -> dict[str, Any] | None:
-    """The usage of a message in the shape of a chat completion's."""
-    if not usage:
-        return None
-    details: Any = usage.get("output_tokens_details")
-    return Usage(
-        input_tokens=_count(usage, "input_tokens"),
-        output_tokens=_count(usage, "output_tokens"),
-        cache_read_tokens=_count(usage, "cache_read_input_tokens"),
-        cache_write_tokens=_count(usage, "cache_creation_input_tokens"),
-        reasoning_tokens=_count(cast("dict[str, Any]", details), "thinking_tokens") if isinstance(details, dict) else 0,
-    ).as_response_usage()
-
-
 def _goes_back(slot: BlockSlot) -> bool:
     return (slot.kind == "thinking" and bool(slot.signature)) or slot.kind == "redacted_thinking"
 
@@ -104,11 +90,6 @@ def _item(slot: BlockSlot) -> dict[str, Any]:
 def _call(slot: BlockSlot) -> dict[str, Any]:
     function = {"name": slot.field("name"), "arguments": slot.arguments}
     return {"id": slot.field("id") or None, "type": "function", "function": function}
-
-
-def _count(fields: dict[str, Any], name: str) -> int:
-    value = fields.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 class EventDelta(msgspec.Struct):
@@ -202,27 +183,14 @@ class MessageAssembly:
         if state is not None:
             said[STATE_FIELD] = state
         finish_reason = _FINISH_REASONS.get(self._stop_reason) or ("tool_calls" if said["tool_calls"] else "stop")
-        return {
-            "id": self._message.get("id"),
-            "object": "chat.completion",
-            "model": self._message.get("model"),
-            "choices": [{"index": 0, "message": said, "finish_reason": finish_reason}],
-            "usage": chat_usage(self._usage),
-        }
+        head = {name: self._message.get(name) for name in ("id", "model")}
+        return chat_completion(head, said, finish_reason, self._chat_usage())
 
     def partial(self) -> Reply:
         """What there is of an answer that will not be finished."""
         said = blocks_message(list(self._slots.values()))
-        named = [call for call in said["tool_calls"] or () if call["function"]["name"]]
-        return Reply(
-            content=said["content"] or "",
-            reasoning=said["reasoning"] or "",
-            tool_calls=tool_requests(named),
-            finish_reason=_FINISH_REASONS.get(self._stop_reason, "stop") if self.complete else "incomplete",
-            model=str(self._message.get("model") or ""),
-            usage=usage_from(chat_usage(self._usage)),
-            response_id=str(self._message.get("id") or ""),
-        )
+        finish_reason = _FINISH_REASONS.get(self._stop_reason, "stop") if self.complete else "incomplete"
+        return unfinished_reply(self._message, said, finish_reason, self._chat_usage())
 
     # -- events -------------------------------------------------------------------------------------------------
 
@@ -282,6 +250,10 @@ class MessageAssembly:
         if isinstance(usage, dict):
             counts = cast("dict[str, Any]", usage)
             self._usage.update((name, count) for name, count in counts.items() if count is not None)
+
+    def _chat_usage(self) -> dict[str, Any] | None:
+        """The usage in the shape of a chat completion's. Its input never includes what the cache had."""
+        return response_usage({"cache_read_input_tokens": 0, **self._usage}) if self._usage else None
 
     def _refused(self) -> ProviderError:
         details: Any = self._stop_details

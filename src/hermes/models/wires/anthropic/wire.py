@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
@@ -11,13 +10,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hermes.base.errors import ProviderError
 from hermes.models.endpoint import Endpoint
-from hermes.models.failures import error_from_response
 from hermes.models.wires.anthropic.content import mark_for_cache, may_think, system_and_messages, tool_definition
 from hermes.models.wires.anthropic.stream import MessageAssembly
 from hermes.models.wires.body_parser import BodyParser
-from hermes.models.wires.wire import HttpRequest, ModelRequest, post
+from hermes.models.wires.wire import ModelRequest, PostingWire
 
 #: ``claude-sonnet-4-5-20250929`` and, as it was before, ``claude-3-7-sonnet-20250219``.
 _NEW_NAME = re.compile(r"claude-[a-z]+-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
@@ -89,8 +86,10 @@ _JSON_ONLY = "Answer with a JSON object and nothing else: no words around it, no
 _BY_SCHEMA = "\nIt must fit this JSON schema:\n"
 
 
-class AnthropicMessages:
+class AnthropicMessages(PostingWire):
     """Builds requests for ``/v1/messages`` and hands out parsers for the answers. It keeps no state."""
+
+    operation = "/messages"
 
     def kwargs(self, endpoint: Endpoint, request: ModelRequest) -> dict[str, Any]:
         """The request as the official SDK's keyword arguments."""
@@ -120,21 +119,16 @@ class AnthropicMessages:
             kwargs["extra_body"] = dict(endpoint.extra_body)
         return kwargs
 
-    def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
-        """The request as it goes out."""
-        headers = {"anthropic-version": API_VERSION}
-        if endpoint.api_key:
-            headers["x-api-key"] = endpoint.api_key
+    def target(self, endpoint: Endpoint) -> tuple[str, dict[str, str]]:
+        """Where requests go, and the headers of the format."""
         versioned = urlsplit(endpoint.base_url).path.rstrip("/").endswith("/v1")
-        return post(endpoint, endpoint.url("/messages" if versioned else "/v1/messages"), kwargs, headers)
+        key = {"x-api-key": endpoint.api_key} if endpoint.api_key else {}
+        url = endpoint.url(self.operation if versioned else f"/v1{self.operation}")
+        return url, {"anthropic-version": API_VERSION, **key}
 
     def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> BodyParser:
         """A parser for one answer, which may come as a stream or as one document whatever was asked for."""
         return BodyParser(endpoint, MessageAssembly(endpoint), streaming=streaming)
-
-    def error_from(self, endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """The typed error for an HTTP failure."""
-        return error_from_response(endpoint, status, headers, body)
 
 
 def _ask_for_thoughts(able: Abilities, effort: str, kwargs: dict[str, Any]) -> None:

@@ -6,10 +6,9 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.models.costs.usage import usage_from
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_in_body
-from hermes.models.reply import Completion, Reply, text_of, thoughts_of
+from hermes.models.reply import Completion, Reply, text_of, thoughts_of, unfinished_reply
 from hermes.models.wires.body_parser import Unreadable, decode_json
 from hermes.models.wires.chat.extras import ChatExtras
 from hermes.models.wires.chat.thinking import ThinkSplitter, without_thoughts
@@ -115,14 +114,7 @@ class ChatAssembly:
         if not self._has_choice:
             raise Unreadable("a stream without choices")
         self._flush([])
-        content, reasoning = without_thoughts("".join(self._content), "".join(self._reasoning))
-        message: dict[str, Any] = {
-            "role": "assistant",
-            "content": content or None,
-            "reasoning": reasoning or None,
-            "refusal": "".join(self._refusal) or None,
-            "tool_calls": self._calls.messages() or None,
-        }
+        message = self._message(*without_thoughts("".join(self._content), "".join(self._reasoning)))
         for slot in self._calls.slots:
             self._extras.add_mark(slot.id, slot.mark)
         self._add_provider_state(message)
@@ -132,15 +124,17 @@ class ChatAssembly:
     def partial(self) -> Reply:
         """What there is of an answer that will not be finished."""
         self._flush([])
-        return Reply(
-            content="".join(self._content) or "".join(self._refusal),
-            reasoning="".join(self._reasoning),
-            tool_calls=self._calls.requests(),
-            finish_reason=self._finish_reason or "incomplete",
-            model=str(self._envelope.get("model") or ""),
-            usage=usage_from(self._usage),
-            response_id=str(self._envelope.get("id") or ""),
-        )
+        message = self._message("".join(self._content), "".join(self._reasoning))
+        return unfinished_reply(self._envelope, message, self._finish_reason or "incomplete", self._usage)
+
+    def _message(self, content: str, reasoning: str) -> dict[str, Any]:
+        return {
+            "role": "assistant",
+            "content": content or None,
+            "reasoning": reasoning or None,
+            "refusal": "".join(self._refusal) or None,
+            "tool_calls": self._calls.messages() or None,
+        }
 
     # -- events -------------------------------------------------------------------------------------------------
 

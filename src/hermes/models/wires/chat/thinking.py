@@ -59,7 +59,7 @@ class ThinkSplitter(msgspec.Struct):
             self._state = "after"
             before: list[Piece] = [("reasoning", thoughts)] if thoughts else []
             return before + self._answer(rest)
-        certain = len(held) - _overlap(held)
+        certain = len(held) - tag_overlap(held, _CLOSE)
         self._held = held[certain:]
         return [("reasoning", held[:certain])] if certain else []
 
@@ -84,9 +84,9 @@ def without_thoughts(text: str, reasoning: str) -> tuple[str, str]:
     return rest.lstrip(), "\n".join(filter(None, (reasoning, thoughts.strip())))
 
 
-def _overlap(text: str) -> int:
-    """How many characters at the end of ``text`` could be the beginning of the closing tag."""
-    for length in range(min(len(_CLOSE) - 1, len(text)), 0, -1):
-        if text.endswith(_CLOSE[:length]):
+def tag_overlap(text: str, tag: str) -> int:
+    """How many characters at the end of ``text`` could be the beginning of the tag."""
+    for length in range(min(len(tag) - 1, len(text)), 0, -1):
+        if text.endswith(tag[:length]):
             return length
     return 0

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from hermes.models.reply import ToolRequest, check_call_count
+from hermes.models.reply import check_call_count
+from hermes.models.wires.chat.thinking import tag_overlap
 from hermes.models.wires.wire import ToolCallDelta
 
 _OPEN = "<tool_call>"
@@ -75,7 +76,7 @@ class ToolCallSplitter(msgspec.Struct):
             self._emit(before, found)
             self._in_block = True
             return rest
-        certain = len(held) - _overlap(held, _OPEN)
+        certain = len(held) - tag_overlap(held, _OPEN)
         self._held = held[certain:]
         self._emit(held[:certain], found)
         return ""
@@ -116,14 +117,6 @@ def _call(inner: str) -> TextCall | None:
     if isinstance(arguments, str):
         return TextCall(written.name, arguments) if written.name else None
     return TextCall(written.name, msgspec.json.encode(arguments or {}).decode()) if written.name else None
-
-
-def _overlap(text: str, tag: str) -> int:
-    """How many characters at the end of ``text`` could be the beginning of the tag."""
-    for length in range(min(len(tag) - 1, len(text)), 0, -1):
-        if text.endswith(tag[:length]):
-            return length
-    return 0
 
 
 class CallSlot:
@@ -182,14 +175,6 @@ class CallSlots(msgspec.Struct):
                 "function": {"name": slot.name, "arguments": _once("".join(slot.arguments))},
             }
             for slot in self.slots
-        ]
-
-    def requests(self) -> list[ToolRequest]:
-        """Those that have a name by now."""
-        return [
-            ToolRequest(slot.id or f"call_{position}", slot.name, "".join(slot.arguments))
-            for position, slot in enumerate(self.slots)
-            if slot.name
         ]
 
     def _position(self, index: object, call_id: str, name: str) -> int:

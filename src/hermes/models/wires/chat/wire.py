@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, cast
 
-from hermes.base.errors import ProviderError
 from hermes.models.endpoint import Endpoint, Quirks
-from hermes.models.failures import error_from_response
 from hermes.models.reply import text_of
 from hermes.models.wires.body_parser import BodyParser
 from hermes.models.wires.chat.extras import give_back
 from hermes.models.wires.chat.stream import ChatAssembly
-from hermes.models.wires.wire import HttpRequest, ModelRequest, bearer, post
+from hermes.models.wires.wire import ModelRequest, PostingWire
 
 
 def merged_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -80,8 +77,10 @@ class ChatParser(BodyParser):
         super().__init__(endpoint, ChatAssembly(endpoint, tools=tools), streaming=streaming)
 
 
-class ChatCompletions:
+class ChatCompletions(PostingWire):
     """Builds requests for ``/chat/completions`` and hands out parsers for the answers. It keeps no state."""
+
+    operation = "/chat/completions"
 
     def kwargs(self, endpoint: Endpoint, request: ModelRequest) -> dict[str, Any]:
         """The request as the official SDK's keyword arguments."""
@@ -110,17 +109,9 @@ class ChatCompletions:
             kwargs["extra_body"] = extra
         return kwargs
 
-    def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
-        """The request as it goes out."""
-        return post(endpoint, endpoint.url("/chat/completions"), kwargs, bearer(endpoint))
-
     def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> ChatParser:
         """A parser for one answer, which may come as a stream or as one document whatever was asked for."""
         return ChatParser(endpoint, streaming=streaming, tools=tools)
-
-    def error_from(self, endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """The typed error for an HTTP failure."""
-        return error_from_response(endpoint, status, headers, body)
 
 
 def _ask_for_reasoning(quirks: Quirks, effort: str, kwargs: dict[str, Any], extra: dict[str, Any]) -> None:

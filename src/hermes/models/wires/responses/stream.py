@@ -8,10 +8,10 @@ from typing import Any, cast
 import msgspec
 
 from hermes.base.errors import ProviderError
-from hermes.models.costs.usage import Usage, usage_from
+from hermes.models.costs.usage import response_usage
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_in_body
-from hermes.models.reply import Completion, Reply, check_call_count, tool_requests
+from hermes.models.reply import Completion, Reply, chat_completion, check_call_count, unfinished_reply
 from hermes.models.wires.body_parser import Unreadable, decode_json
 from hermes.models.wires.provider_state import STATE_FIELD, Items, call_marker, is_marker, provider_state, text_marker
 from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallDelta
@@ -90,29 +90,6 @@ class ResponseOutput:
         self.reasoning.extend(filter(None, (_text(part, "text") for part in parts)))
         if item.get("encrypted_content") or item.get("content"):  # else only the server's own memory would know it
             self._kept.append({name: item[name] for name in _REASONING_FIELDS if item.get(name) is not None})
-
-
-def chat_usage(raw: object) -> dict[str, Any] | None:
-    """The usage of a response in the shape of a chat completion's."""
-    if not isinstance(raw, dict) or not raw:
-        return None
-    usage = cast("dict[str, Any]", raw)
-    read = _count(usage, "input_tokens_details", "cached_tokens")
-    written = _count(usage, "input_tokens_details", "cache_write_tokens")
-    return Usage(
-        input_tokens=max(_count(usage, "input_tokens") - read - written, 0),
-        output_tokens=_count(usage, "output_tokens"),
-        cache_read_tokens=read,
-        cache_write_tokens=written,
-        reasoning_tokens=_count(usage, "output_tokens_details", "reasoning_tokens"),
-    ).as_response_usage()
-
-
-def _count(fields: dict[str, Any], *path: str) -> int:
-    value: Any = fields
-    for name in path:
-        value = cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
@@ -222,30 +199,17 @@ class ResponseAssembly:
         state = provider_state(self._endpoint, output.items())
         if state is not None:
             message[STATE_FIELD] = state
-        choice = {"index": 0, "message": message, "finish_reason": self._finish_reason(bool(output.calls))}
         response = self._response
-        return {
-            "id": response.get("id"),
-            "object": "chat.completion",
-            "created": response.get("created_at"),
-            "model": response.get("model"),
-            "choices": [choice],
-            "usage": chat_usage(response.get("usage")),
-        }
+        head = {"id": response.get("id"), "created": response.get("created_at"), "model": response.get("model")}
+        finish_reason = self._finish_reason(bool(output.calls))
+        return chat_completion(head, message, finish_reason, response_usage(response.get("usage")))
 
     def partial(self) -> Reply:
         """What there is of an answer that will not be finished."""
         output = self._output()
-        named = [call for call in output.calls if call["function"]["name"]]
-        return Reply(
-            content="".join(output.texts) or "".join(output.refusals),
-            reasoning="\n\n".join(output.reasoning),
-            tool_calls=tool_requests(named),
-            finish_reason=self._finish_reason(bool(named)) if self.complete else "incomplete",
-            model=str(self._response.get("model") or ""),
-            usage=usage_from(chat_usage(self._response.get("usage"))),
-            response_id=str(self._response.get("id") or ""),
-        )
+        finish_reason = self._finish_reason(bool(output.calls)) if self.complete else "incomplete"
+        usage = response_usage(self._response.get("usage"))
+        return unfinished_reply(self._response, output.message(), finish_reason, usage)
 
     # -- events -------------------------------------------------------------------------------------------------
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, cast
 
-from hermes.base.errors import ProviderError
 from hermes.models.endpoint import Endpoint
-from hermes.models.failures import error_from_response
 from hermes.models.reply import text_of
 from hermes.models.wires.body_parser import BodyParser
 from hermes.models.wires.content_parts import Image, Text, parts_of, plain_id
-from hermes.models.wires.provider_state import is_marker, markers_match, state_items
+from hermes.models.wires.provider_state import restored
 from hermes.models.wires.responses.stream import ResponseAssembly
-from hermes.models.wires.wire import HttpRequest, ModelRequest, bearer, post
+from hermes.models.wires.wire import ModelRequest, PostingWire
 
 Item = dict[str, Any]
 
@@ -64,7 +61,7 @@ def _items(endpoint: Endpoint, message: dict[str, Any]) -> list[Item]:
         call_id = plain_id(str(message.get("tool_call_id") or ""))
         return [{"type": "function_call_output", "call_id": call_id, "output": _output(content)}]
     if role == "assistant":
-        return _answer(endpoint, message)
+        return restored(endpoint, message, said=_said, called=_called)
     sender = "developer" if role == "system" else str(role)
     return [{"type": "message", "role": sender, "content": _content(content)}]
 
@@ -91,29 +88,9 @@ def _input_part(part: Any) -> Item:
     return part.part
 
 
-def _answer(endpoint: Endpoint, message: dict[str, Any]) -> list[Item]:
-    """An assistant message as the items it came as, with the reasoning before what it led to."""
-    text = text_of(message.get("content"))
-    calls = [_called(call) for call in message.get("tool_calls") or ()]
-    items = state_items(endpoint, message)
-    if not markers_match(items, text, [str(call.get("id") or "") for call in message.get("tool_calls") or ()]):
-        kept = [item for item in items if not is_marker(item)]
-        return [*kept, *([_said(text)] if text.strip() else ()), *calls]
-    made: list[Item] = []
-    in_turn = iter(calls)
-    for item in items:
-        if item.get("type") == "text":
-            made.append(_said(item.get("text", text), item.get("phase")))
-        else:
-            made.append(next(in_turn) if is_marker(item) else item)
-    return made
-
-
-def _said(text: str, phase: object = None) -> Item:
+def _said(text: str, phase: object) -> Item:
     said: Item = {"type": "message", "role": "assistant", "content": text}
-    if phase:
-        said["phase"] = phase
-    return said
+    return {**said, "phase": phase} if phase else said
 
 
 def _called(call: dict[str, Any]) -> Item:
@@ -147,11 +124,13 @@ def _how_to_answer(endpoint: Endpoint, request: ModelRequest) -> dict[str, Any]:
     return {**kwargs, "reasoning": reasoning} if reasoning else kwargs
 
 
-class Responses:
+class Responses(PostingWire):
     """Builds requests for ``/responses`` and hands out parsers for the answers. It keeps no state.
 
     Nothing is stored at the provider: the conversation goes out whole, with the reasoning in it encrypted.
     """
+
+    operation = "/responses"
 
     def kwargs(self, endpoint: Endpoint, request: ModelRequest) -> dict[str, Any]:
         """The request as the official SDK's keyword arguments."""
@@ -177,14 +156,6 @@ class Responses:
             kwargs["extra_body"] = dict(endpoint.extra_body)
         return kwargs
 
-    def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
-        """The request as it goes out."""
-        return post(endpoint, endpoint.url("/responses"), kwargs, bearer(endpoint))
-
     def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> BodyParser:
         """A parser for one answer, which may come as a stream or as one document whatever was asked for."""
         return BodyParser(endpoint, ResponseAssembly(endpoint), streaming=streaming)
-
-    def error_from(self, endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """The typed error for an HTTP failure."""
-        return error_from_response(endpoint, status, headers, body)
