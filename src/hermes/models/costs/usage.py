@@ -94,14 +94,13 @@ def usage_from(raw: object) -> Usage | None:
     # Only Anthropic's spelling counts fresh input alone; every other one includes the cached part.
     includes_cache = "prompt_tokens" in usage or "cache_read_input_tokens" not in usage
     fresh = max(prompt - cache_read - cache_write, 0) if includes_cache else prompt
+    thoughts = of_output.get("thinking_tokens", counts.get("reasoning_tokens", 0))
     return Usage(
         input_tokens=fresh,
         output_tokens=counts.get("completion_tokens") or counts.get("output_tokens", 0),
         cache_read_tokens=cache_read,
         cache_write_tokens=cache_write,
-        reasoning_tokens=(
-            of_output.get("reasoning_tokens") or of_output.get("thinking_tokens") or counts.get("reasoning_tokens", 0)
-        ),
+        reasoning_tokens=of_output.get("reasoning_tokens") or thoughts,
         cost_usd=_cost(usage),
     )
 
