@@ -192,17 +192,9 @@ class Session:
                 )
             return self._run_turn(journal, listener, interrupt, context, is_structured=is_structured)
 
-    def reserve(self) -> bool:
-        """Keep the session for a turn that is being accepted and started. False while something else runs in it."""
-        return self._running.acquire(blocking=False)
-
-    def end_reservation(self) -> None:
-        self._running.release()
-
     def run_accepted(
         self,
         submission: Submission,
-        started: TurnJournal | None = None,
         *,
         listener: Listener = ignore_events,
         interrupt: Interrupt | None = None,
@@ -210,13 +202,12 @@ class Session:
     ) -> TurnResult:
         """Run a turn of this session that was accepted before, by this process or another (``journal.turns``).
 
-        ``started`` is its journal when it was started at once, for which the session is reserved.
         One that a process left unfinished is continued, one that has ended gives its recorded result. Turns that were
         left before it are finished first. With ``releases`` the end of the turn releases the session too; then
         ``released`` is the id of the turn.
         """
         runtime, interrupt = self.runtime, interrupt or Interrupt()
-        with self._exclusive() if started is None else contextlib.nullcontext(), self._with_next_models():
+        with self._exclusive(), self._with_next_models():
             endpoint = self.models.endpoints[0]
 
             def claim() -> TurnJournal:
@@ -229,7 +220,7 @@ class Session:
                 )
 
             try:
-                journal = started or claim()
+                journal = claim()
             except UnfinishedTurn:
                 self._finish(("running",), listener, interrupt)
                 journal = claim()

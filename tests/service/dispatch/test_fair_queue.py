@@ -47,20 +47,6 @@ def test_slots_bound_what_runs() -> None:
     assert taken(queue) == ["c"]
 
 
-def test_a_turn_starts_without_waiting_where_a_slot_its_session_and_its_principal_are_free() -> None:
-    queue = queue_of(slots=2, limit=1)
-    assert queue.start(turn("a", principal="p"))
-    assert not queue.start(turn("b", principal="p"))
-    queue.add(turn("b", principal="p"))
-    assert queue.start(turn("c", principal="q"))
-    assert not queue.start(turn("d"))
-    queue.done(turn("c", principal="q"))
-    assert not queue.start(turn("e", "b", principal="q")), "one of its session waits"
-    assert not queue.start(turn("e", "a", principal="q")), "one of its session runs"
-    queue.done(turn("a", principal="p"))
-    assert taken(queue) == ["b"]
-
-
 def test_a_session_has_one_turn_at_a_time_and_keeps_its_order() -> None:
     first, second = turn("1", "s"), turn("2", "s", priority=9)
     queue = queue_of(first, second, turn("3", "t"))

@@ -16,7 +16,7 @@ import pytest
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.session import Session, stored_result
 from hermes.base.config.schema.sections import WorkerConfig
-from hermes.base.errors import JournalError, QueueFull, SessionBusy, SessionNotFound, TurnSuspended
+from hermes.base.errors import JournalError, QueueFull, SessionNotFound, TurnSuspended
 from hermes.base.scope import Interrupt
 from hermes.contract.events import TextDelta, TurnEvent
 from hermes.host import Host
@@ -127,29 +127,7 @@ def test_the_end_of_a_turn_releases_its_session(rig: Rig, monkeypatch: pytest.Mo
     assert alone == []
 
 
-def test_a_turn_that_need_not_wait_is_started_as_it_is_accepted(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    dispatcher = rig.dispatcher(slots=1)
-    host = rig.hosts[0]
-    ended(dispatcher, dispatcher.submit(rig.request("first")).turn_id)
-    started: list[Callable[[], object]] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(host.workers, "submit", started.append)
-        ticket = dispatcher.submit(rig.request("second"))
-        waiting = dispatcher.submit(rig.request("third", "s2"))  # there is one slot
-        stored = rig.query("SELECT state, ordinal FROM turns WHERE request_key <> 'first' ORDER BY request_key")
-        assert stored == [("running", 1), ("queued", -1)]
-        assert wait_turn(dispatcher, ticket.turn_id, timeout=0).state == "running"
-        assert not dispatcher.submit(rig.request("second")).is_new
-        # Nothing else of this process comes between it and its session.
-        with pytest.raises(SessionBusy):
-            host.resume_session("s1").undo()
-    for run in started:
-        run()
-    assert [ended(dispatcher, one.turn_id) for one in (ticket, waiting)] == ["Answer to second", "Answer to third"]
-    assert rig.query("SELECT attempts FROM turns WHERE request_key = 'second'") == [(1,)]
-
-
-def test_the_next_process_finishes_what_was_started_at_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_process_runs_what_was_to_start_at_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     first = rig.dispatcher()
     ended(first, first.submit(rig.request("hello")).turn_id)
     monkeypatch.setattr(rig.hosts[0].workers, "submit", list[object]().append)  # the process dies before it runs
@@ -163,15 +141,15 @@ def test_a_turn_waits_while_its_session_is_in_use_and_its_slot_stays_free(rig: R
     dispatcher = rig.dispatcher(slots=1)
     ended(dispatcher, dispatcher.submit(rig.request("first")).turn_id)
     session = rig.hosts[0].resume_session("s1")
-    assert session.reserve()  # as while it is compressed
+    assert session._running.acquire(blocking=False)  # as while it is compressed
     ticket = dispatcher.submit(rig.request("second"))
     assert rig.query("SELECT state FROM turns WHERE request_key = 'second'") == [("queued",)]
     assert ended(dispatcher, dispatcher.submit(rig.request("other", "s2")).turn_id) == "Answer to other"
-    session.end_reservation()
+    session._running.release()
     assert ended(dispatcher, ticket.turn_id) == "Answer to second"
 
 
-def test_what_cannot_be_accepted_gives_its_slot_and_its_session_back(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_accepted_takes_no_slot(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     dispatcher = rig.dispatcher(slots=1)
     ended(dispatcher, dispatcher.submit(rig.request("first")).turn_id)
 

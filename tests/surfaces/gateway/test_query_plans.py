@@ -14,7 +14,7 @@ from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store, home_store
 from hermes.journal.turns.lifecycle import QueueLimits, Submission, accept_turn
 from hermes.surfaces.gateway.adapter import MessageEvent, Platform, SessionSource
-from hermes.surfaces.gateway.store.inbox import ChatRow, Completion, Inbox
+from hermes.surfaces.gateway.store.inbox import ChatRow, Inbox
 from hermes.surfaces.gateway.store.outbox import Outbox, OutgoingMessage
 
 T = TypeVar("T")
@@ -73,14 +73,13 @@ def test_a_message_its_turn_and_its_answer_read_no_whole_table(recorded: Recorde
     session = SessionInfo("s1", "/", "line")
     message = {"role": "user", "content": "hello"}
     limits = QueueLimits(1_000, 1)
-    for own in (None, 0):
-        recorded.write(lambda connection, own=own: accept_turn(connection, session, turn, message, limits, own))
+    recorded.write(lambda connection: accept_turn(connection, session, turn, message, limits))
     assert arrived is not None
     answer = OutgoingMessage("a", "line", "alice", "Answer.")
-    recorded.write(Completion(arrived.number, [answer], claims=True).store)
+    inbox.finish(arrived.number, [answer])
     outbox = Outbox(cast("Store", recorded))
     outbox.add(OutgoingMessage("b", "line", "bob", "Another."))
-    [claimed] = outbox.claim(["line"])
+    claimed, _ = outbox.claim(["line"])
     outbox.settle([(claimed.number, "sent", "", "", 0.0)])
     outbox.make_due("line", "alice")
     outbox.settle_claims()

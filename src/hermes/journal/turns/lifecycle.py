@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from typing import Any, NamedTuple
 
@@ -366,8 +365,6 @@ class Accepted(NamedTuple):
     submission: Submission
     #: Whether it was not there before.
     is_new: bool
-    #: Set when it was started in the same transaction.
-    journal: TurnJournal | None = None
 
 
 _SUBMISSION = (
@@ -378,12 +375,11 @@ _SUBMISSION = (
 
 #: Only with the very words of the index can SQLite use it: without them every turn there ever was is read.
 _QUEUED = "state = 'queued' AND state IN ('queued', 'running')"
-#: What a turn finds that is to be accepted: one with its key, its session, the last place in its queue, whether one is
-#: unfinished, all that wait.
+#: What a turn finds that is to be accepted: one with its key, its session, the last place in its queue, all that wait.
 _BEFORE = (
     "SELECT (SELECT id FROM turns WHERE session_id = :session AND request_key = :key), "
     "(SELECT principal FROM sessions WHERE id = :session), "
-    f"(SELECT min(ordinal) FROM turns WHERE session_id = :session), {_UNFINISHED.replace('?', ':session')}, 0"
+    "(SELECT min(ordinal) FROM turns WHERE session_id = :session), 0"
 )
 _BEFORE_LIMITED = f"{_BEFORE[:-1]}(SELECT count(*) FROM turns WHERE {_QUEUED})"
 
@@ -394,19 +390,14 @@ def accept_turn(
     submission: Submission,
     message: Message,
     limits: QueueLimits = NO_LIMITS,
-    own_waiting: int | None = None,
-    *,
-    starts: tuple[Store, Runner] | None = None,
 ) -> Accepted:
     """Put a turn into the queue of its session, in the transaction of the caller.
 
-    ``own_waiting`` is how many turns of the principal wait already, where the caller knows it. A session that is not
-    stored yet is made. With ``starts`` a turn of a stored session that is free is started as well, as ``claim_turn``
-    does it; ``check_after_crash`` is up to the caller. Raises ``QueueFull``, or ``JournalError`` when the idempotency
-    key was used for another message, or the session belongs to another principal than the turn.
+    A session that is not stored yet is made. Raises ``QueueFull``, or ``JournalError`` when the idempotency key was
+    used for another message, or the session belongs to another principal than the turn.
     """
     query = _BEFORE_LIMITED if any(limits) else _BEFORE
-    known, principal, lowest, unfinished, waiting = connection.execute(
+    known, principal, lowest, waiting = connection.execute(
         query, {"session": session.id, "key": submission.request_key}
     ).fetchone()
     if known is not None:
@@ -415,7 +406,7 @@ def accept_turn(
         if found is None:
             raise JournalError(f"turn {known} was not submitted: the process that accepted it runs it")
         return Accepted(found, False)
-    _refuse_when_full(connection, submission.principal, limits, waiting, own_waiting)
+    _refuse_when_full(connection, submission.principal, limits, waiting)
     at = now(connection)
     ids = (submission.turn_id, submission.task_id, submission.request_key, submission.source)
     if principal is None:
@@ -423,41 +414,30 @@ def accept_turn(
     elif principal != clean_text(session.principal):
         # A turn runs with the rights of its session: those of another principal are not to be had by its id.
         raise JournalError(f"session {session.id} belongs to another principal; begin a session of your own")
-    elif starts is not None and not unfinished:
-        store, runner = starts
-        with contextlib.suppress(SessionBusy):  # another process has the session: the turn waits
-            lease = take_lease(connection, runner, session.id)
-            journal = _insert_started(connection, store, lease, ids, message)
-            return Accepted(_insert_submission(connection, submission, at, ""), True, journal)
     values = (session.id, min(lowest or 0, 0) - 1, *ids, "queued", LOOP_VERSION, 0, at)
     connection.execute(_INSERT_TURN.format(ordinal="?"), values)
-    body = pack(connection, session.id, to_json(message))
-    return Accepted(_insert_submission(connection, submission, at, body), True)
-
-
-def _insert_submission(connection: JournalConnection, submission: Submission, at: float, message: str) -> Submission:
     query = (
         "INSERT INTO submissions (turn_id, session_id, queue, priority, principal, submitted_at, options, message) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     )
-    ids, principal = (submission.turn_id, submission.session_id), clean_text(submission.principal)
-    options = to_json(submission.options)
-    connection.execute(query, (*ids, submission.queue, submission.priority, principal, at, options, message))
-    return msgspec.structs.replace(submission, submitted_at=at)
+    owner, options = clean_text(submission.principal), to_json(submission.options)
+    body = pack(connection, session.id, to_json(message))
+    place = (submission.queue, submission.priority)
+    connection.execute(query, (submission.turn_id, session.id, *place, owner, at, options, body))
+    return Accepted(msgspec.structs.replace(submission, submitted_at=at), True)
 
 
-def _refuse_when_full(
-    connection: JournalConnection, principal: str, limits: QueueLimits, waiting: int, own: int | None
-) -> None:
+def _refuse_when_full(connection: JournalConnection, principal: str, limits: QueueLimits, waiting: int) -> None:
     if limits.waiting and waiting >= limits.waiting:
         raise QueueFull(f"{waiting} turns wait already, which is the limit (worker.max_waiting); try again later")
-    if own is None and limits.waiting_of_principal and waiting >= limits.waiting_of_principal:
+    own = 0
+    if limits.waiting_of_principal and waiting >= limits.waiting_of_principal:
         (own,) = connection.execute(
             "SELECT count(*) FROM submissions WHERE principal = ? AND turn_id IN "
             f"(SELECT id FROM turns WHERE {_QUEUED})",
             (principal,),
         ).fetchone()
-    if own is not None and limits.waiting_of_principal and own >= limits.waiting_of_principal:
+    if limits.waiting_of_principal and own >= limits.waiting_of_principal:
         raise QueueFull(
             f"{own} turns of this caller wait already, which is the limit (worker.max_waiting_of_principal); "
             f"try again when some have ended"

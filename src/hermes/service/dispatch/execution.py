@@ -21,7 +21,7 @@ from hermes.journal.questions import Questions, has_pending
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.turns.lifecycle import Accepted, QueueLimits, Submission, accept_turn, claim_turn, find_submission
 from hermes.journal.turns.recovery import close_turn
-from hermes.journal.turns.steps import Message, TurnJournal
+from hermes.journal.turns.steps import Message
 from hermes.service.dispatch.following import use_model
 from hermes.service.dispatch.port import DispatchedTurn, TurnEntry, TurnRequest
 
@@ -37,13 +37,6 @@ class PreparedTurn(NamedTuple):
     session: SessionInfo
     submission: Submission
     message: Message
-
-
-class StartedTurn(NamedTuple):
-    """A turn that was started when it was accepted, with its session, which is reserved for it."""
-
-    session: Session
-    journal: TurnJournal
 
 
 class Execution:
@@ -105,49 +98,24 @@ class Execution:
         """Whether a caller works in the folder below the home that each process makes for it."""
         return bool(request.principal) and request.cwd == str(default_workspace(self.host.home, request.principal))
 
-    def accept(
-        self, prepared: PreparedTurn, own_waiting: int | None = None, *, is_stored: bool = False, starts: bool = False
-    ) -> Accepted:
-        """Store a turn, on disk unless its surface has it there (``is_stored``).
-
-        ``own_waiting`` is how many turns of the principal wait already, where the dispatcher knows it. With ``starts``
-        the turn is started as well, if its session is free: ``journal`` is set then.
-        """
-        host, limits = self.host, self.limits
-        session, submission, message = prepared
-        if starts and host.runner.start():
-            host.store.check_after_crash()
+    def accept(self, prepared: PreparedTurn, *, is_stored: bool = False) -> Accepted:
+        """Store a turn, on disk unless its surface has it there (``is_stored``)."""
 
         def write(connection: JournalConnection) -> Accepted:
-            owner = (host.store, host.runner) if starts else None
-            return accept_turn(connection, session, submission, message, limits, own_waiting, starts=owner)
+            return accept_turn(connection, *prepared, self.limits)
 
-        return host.store.write_soon(write) if is_stored else host.store.write(write)
-
-    def reserve(self, session_id: str) -> Session | None:
-        """Keep a session that is open for a turn which is about to start; None when it is not open, or in use."""
-        session = self.host.open_sessions.get(session_id)
-        return session if session is not None and session.reserve() else None
+        return self.host.store.write_soon(write) if is_stored else self.host.store.write(write)
 
     # -- running ------------------------------------------------------------------------------------------------
 
-    def run(
-        self,
-        submission: Submission,
-        listener: Listener,
-        interrupt: Interrupt,
-        *,
-        started: StartedTurn | None = None,
-    ) -> DispatchedTurn:
+    def run(self, submission: Submission, listener: Listener, interrupt: Interrupt) -> DispatchedTurn:
         """Run a turn until it ends or is suspended, and release its session.
-
-        ``started``: it was started when it was accepted.
 
         Raises ``JournalError`` (also ``SessionBusy``, ``LeaseLost``) when it cannot be run here and now. Any other
         failure ends the turn.
         """
         try:
-            session = self._session(submission) if started is None else self._taken_out(started.session)
+            session = self._session(submission)
             use_model(self.host, session, submission)
         except (JournalError, TurnSuspended):
             raise
@@ -156,13 +124,7 @@ class Execution:
         session.released = ""
         try:
             with self._entered(session, submission):
-                result = session.run_accepted(
-                    submission,
-                    None if started is None else started.journal,
-                    listener=listener,
-                    interrupt=interrupt,
-                    releases=True,
-                )
+                result = session.run_accepted(submission, listener=listener, interrupt=interrupt, releases=True)
                 return DispatchedTurn("ended", result)
         except TurnSuspended:
             return DispatchedTurn("suspended")
@@ -179,7 +141,9 @@ class Execution:
     def _session(self, submission: Submission) -> Session:
         already = self.host.open_sessions.get(submission.session_id)
         if already is not None:
-            return self._taken_out(already)
+            with self._lock:
+                self._take_out(already.id)  # it stays open until its turn has ended
+            return already
         folder = self._folder(submission)
         return self.host.resume_session(submission.session_id, cwd=folder, platform=submission.source)
 
@@ -225,12 +189,6 @@ class Execution:
         for one in old:
             if one is not None:
                 one.unload()
-
-    def _taken_out(self, session: Session) -> Session:
-        """A session that stays open until its turn has ended."""
-        with self._lock:
-            self._take_out(session.id)
-        return session
 
     def _take_out(self, session_id: str) -> Session | None:
         session, count = self._open.pop(session_id, (None, 0))

@@ -10,13 +10,12 @@ from contextvars import Context
 from functools import partial
 
 from hermes.agent.events import Listener, ignore_events
-from hermes.agent.session import Session
 from hermes.base.errors import JournalError, SessionBusy
 from hermes.base.scope import Interrupt
 from hermes.host import Host
 from hermes.journal.questions import Questions
 from hermes.journal.turns.lifecycle import NO_LIMITS, Submission, cancel_queued, open_submissions
-from hermes.service.dispatch.execution import Execution, StartedTurn
+from hermes.service.dispatch.execution import Execution
 from hermes.service.dispatch.fair_queue import FairQueue
 from hermes.service.dispatch.following import FollowedTurn
 from hermes.service.dispatch.port import CHILDREN, TURNS, DispatchedTurn, TurnEntry, TurnRequest, TurnTicket
@@ -37,8 +36,6 @@ class _LocalTurn(FollowedTurn):
         self.submission = submission
         self.interrupt = Interrupt()
         self.failures = 0
-        #: Set until it runs, when it was started with its acceptance.
-        self.started: StartedTurn | None = None
 
 
 class LocalDispatcher:
@@ -73,56 +70,15 @@ class LocalDispatcher:
     # -- the port -----------------------------------------------------------------------------------------------
 
     def submit(self, request: TurnRequest, *, listener: Listener = ignore_events) -> TurnTicket:
-        prepared = self._execution.prepare(request)
-        session, waiting = self._reserve(prepared.submission)
-        try:
-            accepted = self._execution.accept(
-                prepared, waiting, is_stored=request.is_stored, starts=session is not None
-            )
-        except BaseException:
-            if session is not None:
-                self._give_back(prepared.submission, session)
-            raise
-        if session is not None and accepted.journal is None:
-            self._give_back(prepared.submission, session)
-        started = None if session is None or accepted.journal is None else StartedTurn(session, accepted.journal)
-        submission = accepted.submission
-        self._accepted(submission, listener, started)
-        return TurnTicket(submission.turn_id, submission.session_id, accepted.is_new)
-
-    def _reserve(self, submission: Submission) -> tuple[Session | None, int]:
-        """The session of a turn that can start now, and has a slot then; and how many turns of its principal wait."""
-        with self._changed:
-            waiting = self._queue.waiting_of(submission.principal)
-            session = None
-            if self._is_started and not self._is_released and self._queue.start(submission):
-                session = self._execution.reserve(submission.session_id)
-                if session is None:
-                    self._queue.done(submission)
-                else:
-                    turn = self._turns[submission.turn_id] = _LocalTurn(submission)
-                    turn.now = DispatchedTurn("running")
-            return session, waiting
-
-    def _give_back(self, submission: Submission, session: Session) -> None:
-        session.end_reservation()
-        with self._changed:
-            del self._turns[submission.turn_id]
-            self._queue.done(submission)
-            self._start_ready()
-            self._changed.notify_all()
-
-    def _accepted(self, submission: Submission, listener: Listener, started: StartedTurn | None) -> None:
+        submission, is_new = self._execution.accept(self._execution.prepare(request), is_stored=request.is_stored)
         with self._changed:
             turn = self._turns.get(submission.turn_id)
             if turn is None and submission.state == "queued":
                 turn = self._add(submission)
             if turn is not None:
                 turn.listen(listener)
-            if turn is not None and started is not None:
-                turn.submission, turn.started = submission, started
-                self._host.workers.submit(partial(self._run_apart, turn))
             self._start_ready()
+        return TurnTicket(submission.turn_id, submission.session_id, is_new)
 
     def resume(self, turn_id: str, *, listener: Listener = ignore_events) -> None:
         submission = self._execution.submission(turn_id)
@@ -239,17 +195,13 @@ class LocalDispatcher:
             turn = self._turns[submission.turn_id]
             turn.now = DispatchedTurn("running")
             # In a context of its own: what plugins keep in context variables stays with its turn.
-            self._host.workers.submit(partial(self._run_apart, turn))
-
-    def _run_apart(self, turn: _LocalTurn) -> None:
-        Context().run(self._run, turn)
+            self._host.workers.submit(partial(Context().run, self._run, turn))
 
     def _run(self, turn: _LocalTurn) -> None:
         submission = turn.submission
         now = DispatchedTurn("queued")
-        started, turn.started = turn.started, None
         try:
-            now = self._execution.run(submission, turn.listeners, turn.interrupt, started=started)
+            now = self._execution.run(submission, turn.listeners, turn.interrupt)
         except SessionBusy as error:
             log.debug("turn %s waits: %s", submission.turn_id, error)
         except JournalError as error:
@@ -257,9 +209,6 @@ class LocalDispatcher:
         except BaseException:  # a plugin may try to end the program
             # Taking it up again counts in the journal: a turn that always fails like this ends as a dead letter.
             log.exception("turn %s was cut off and is tried again", submission.turn_id)
-        finally:
-            if started is not None:
-                started.session.end_reservation()
         if not self._settle(turn, now):
             self._settle(turn, self._give_up(turn), is_last=True)
 

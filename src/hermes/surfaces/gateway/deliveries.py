@@ -108,12 +108,8 @@ class Deliveries:
         if not platforms:
             return
         rows = await services.blocking(services.outbox.claim, platforms, _MAX_CLAIMED)
-        self.send(rows)
         if len(rows) == _MAX_CLAIMED:
             self.wake()
-
-    def send(self, rows: Sequence[OutboxRow]) -> None:
-        """Send messages that were claimed."""
         by_chat: dict[_Chat, list[OutboxRow]] = {}
         for row in rows:
             by_chat.setdefault((row.message.platform, row.message.chat_id), []).append(row)

@@ -45,7 +45,7 @@ from hermes.surfaces.gateway.deliveries import Deliveries
 from hermes.surfaces.gateway.platforms.supervision import FIRST_PAUSE, LoopWatchdog, PlatformStatus, PlatformSupervisor
 from hermes.surfaces.gateway.session_store import SessionStore
 from hermes.surfaces.gateway.store.attachments import store_files
-from hermes.surfaces.gateway.store.inbox import ChatRow, Completion, Inbox, IncomingMessage
+from hermes.surfaces.gateway.store.inbox import ChatRow, Inbox, IncomingMessage
 from hermes.surfaces.gateway.store.outbox import Outbox
 from hermes.surfaces.gateway.store.users import CODE_SECONDS, REQUEST_SECONDS, GatewayUsers
 
@@ -503,7 +503,7 @@ class Gateway:
         for message in left:
             work = self._left_work(message)
             if work is None:
-                self.inbox.finish(Completion(message.number, state="dead", error="its sender is not let in any more"))
+                self.inbox.finish(message.number, state="dead", error="its sender is not let in any more")
                 continue
             work.turn_id = turns.get(message.number, ("", ""))[1]
             works.append(work)

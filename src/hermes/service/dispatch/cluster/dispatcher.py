@@ -70,7 +70,7 @@ class ClusterDispatcher:
 
         def write(connection: JournalConnection) -> tuple[Submission, bool]:
             turn_queue.lock_session(connection, session.id)
-            accepted, is_new, _ = accept_turn(connection, session, submission, message, self._execution.limits)
+            accepted, is_new = accept_turn(connection, session, submission, message, self._execution.limits)
             if is_new:
                 turn_queue.offer(connection, accepted.turn_id, self._workspace)
             return accepted, is_new

@@ -21,7 +21,7 @@ from hermes.surfaces.gateway.chats.commands import is_for_commands, run_chat_com
 from hermes.surfaces.gateway.chats.questions import outgoing, question_messages
 from hermes.surfaces.gateway.chats.work import ChatServices, ChatWork
 from hermes.surfaces.gateway.store.attachments import NOT_STORED
-from hermes.surfaces.gateway.store.inbox import ChatRow, Completion
+from hermes.surfaces.gateway.store.inbox import ChatRow
 from hermes.surfaces.gateway.store.outbox import OutgoingMessage
 
 if TYPE_CHECKING:
@@ -235,19 +235,16 @@ class GatewayChat:
         joined = self._joined()
         texts = [] if work.is_stale else self._texts(work, result)
         futures = services.deliveries.watch([text.key for text in texts]) if waits_for_sending else []
-        completion = Completion(
+        await services.blocking(
+            services.inbox.finish,
             work.message.number,
             texts,
             state="dead" if is_dead_letter(result) else "done",
             error=services.host.redactor.redact(result.error or ""),
             also=[one.message.number for one in joined],
-            claims=work.message.platform in services.adapters,
         )
-        claimed = await services.blocking(services.inbox.finish, completion)
         work.is_done = True
-        services.deliveries.send(claimed)
-        if len(claimed) < len(texts):
-            services.deliveries.wake()
+        services.deliveries.wake()
         sent = await asyncio.gather(*futures) if futures else []
         if result.status == "interrupted" or work.is_stale:
             return ProcessingOutcome.CANCELLED
@@ -306,7 +303,7 @@ class GatewayChat:
             for number, text in enumerate(texts)
             if text
         ]
-        await services.blocking(services.inbox.finish, Completion(work.message.number, messages))
+        await services.blocking(services.inbox.finish, work.message.number, messages)
         work.is_done = True
         services.deliveries.wake()
 
@@ -318,8 +315,8 @@ class GatewayChat:
         notice = outgoing(f"{work.message.request_key}:dead", work.source, text)
         try:
             redacted = services.host.redactor.redact(error)
-            completion = Completion(work.message.number, [notice], state="dead", error=redacted)
-            await services.blocking(services.inbox.finish, completion)
+            finish = services.inbox.finish
+            await services.blocking(finish, work.message.number, [notice], state="dead", error=redacted)
         except HermesError:
             log.exception("chat %s: message %d stays open", self.row.key, work.message.number)
         work.is_done = True

@@ -16,7 +16,7 @@ from hermes.journal.history.rows import requested_turns
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 from hermes.surfaces.gateway.adapter import MessageEvent, MessageType, SessionSource
-from hermes.surfaces.gateway.store.outbox import OutboxRow, OutgoingMessage, insert_claimed, insert_outgoing
+from hermes.surfaces.gateway.store.outbox import OutgoingMessage, insert_outgoing
 
 #: ``queued``: to be handled, or its turn runs. ``waiting``: its turn waits for the answer to a question. ``done`` and
 #: ``dead``: over; a dead letter was tried too often.
@@ -72,39 +72,6 @@ class ChatRow(msgspec.Struct, frozen=True):
         return SessionSource.from_dict(msgspec.json.decode(self.source))
 
 
-class Completion:
-    """The end of a message, with the answers that are to be sent."""
-
-    def __init__(
-        self,
-        number: int,
-        messages: Sequence[OutgoingMessage] = (),
-        *,
-        state: Literal["done", "dead"] = "done",
-        error: str = "",
-        also: Sequence[int] = (),
-        claims: bool = False,
-    ) -> None:
-        """``also`` are other messages that joined its turn.
-
-        With ``claims`` the answers are claimed at once, where nothing for the chat waits before them.
-        """
-        self._numbers, self._messages = (number, *also), messages
-        self._state, self._error, self._claims = state, clean_text(error), claims
-        #: The answers that were claimed.
-        self.claimed: list[OutboxRow] = []
-
-    def store(self, connection: JournalConnection) -> None:
-        """Store it, inside a transaction."""
-        change = "UPDATE gateway_inbox SET state = ?, error = ?, ended_at = ? WHERE number = ?"
-        for number in self._numbers:
-            connection.execute(change, (self._state, self._error, time.time(), number))
-        if self._claims:
-            self.claimed = insert_claimed(connection, self._messages)
-        else:
-            insert_outgoing(connection, self._messages)
-
-
 class Inbox:
     """The inbox of one journal. Every call blocks; thread-safe."""
 
@@ -158,10 +125,24 @@ class Inbox:
 
         self._store.write(write)
 
-    def finish(self, completion: Completion) -> list[OutboxRow]:
-        """A message is over. The answers that are returned are this process's to send."""
-        self._store.write(completion.store)
-        return completion.claimed
+    def finish(
+        self,
+        number: int,
+        messages: Sequence[OutgoingMessage] = (),
+        *,
+        state: Literal["done", "dead"] = "done",
+        error: str = "",
+        also: Sequence[int] = (),
+    ) -> None:
+        """A message is over, and ``messages`` answer it; ``also`` are others that joined its turn."""
+
+        def write(connection: JournalConnection) -> None:
+            change = "UPDATE gateway_inbox SET state = ?, error = ?, ended_at = ? WHERE number = ?"
+            for one in (number, *also):
+                connection.execute(change, (state, clean_text(error), time.time(), one))
+            insert_outgoing(connection, messages)
+
+        self._store.write(write)
 
     # -- reading ------------------------------------------------------------------------------------------------
 

@@ -196,55 +196,31 @@ class Outbox:
         return None if row is None else _row(row)
 
 
-_INSERT = (
-    "INSERT INTO gateway_outbox (key, platform, chat_id, content, thread_id, reply_to, kind, details, state, attempts, "
-    "created_at, due_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING"
-)
-
-
 def insert_outgoing(connection: JournalConnection, messages: Iterable[OutgoingMessage]) -> None:
     """Add messages to the outbox, inside a transaction. Those that are there already stay as they are."""
-    values = [_values(message, "waiting", 0, time.time()) for message in messages]
+    at = time.time()
+    values = [
+        (
+            clean_text(message.key),
+            message.platform,
+            message.chat_id,
+            clean_text(message.content),
+            message.thread_id,
+            message.reply_to,
+            message.kind,
+            msgspec.json.encode(message.details).decode(),
+            at,
+            at,
+        )
+        for message in messages
+    ]
     if values:
-        connection.executemany(_INSERT, values)
-
-
-def insert_claimed(connection: JournalConnection, messages: Sequence[OutgoingMessage]) -> list[OutboxRow]:
-    """Add messages for one chat that are this process's to send, inside a transaction; those that were added.
-
-    They wait instead, and nothing is returned, when earlier ones for the chat are not sent yet.
-    """
-    if not messages:
-        return []
-    earlier = (
-        "SELECT 1 FROM gateway_outbox WHERE platform = ? AND chat_id = ? AND state IN ('waiting', 'sending') LIMIT 1"
-    )
-    if connection.execute(earlier, (messages[0].platform, messages[0].chat_id)).fetchone() is not None:
-        insert_outgoing(connection, messages)
-        return []
-    at, rows = time.time(), list[OutboxRow]()
-    for message in messages:
-        values = _values(message, "sending", 1, at)
-        added = connection.execute(f"{_INSERT} RETURNING number", values).fetchall()
-        rows += [OutboxRow(number, message, "sending", 0, "", "", at, at) for (number,) in added]
-    return rows
-
-
-def _values(message: OutgoingMessage, state: OutboxState, attempts: int, at: float) -> tuple[Any, ...]:
-    return (
-        clean_text(message.key),
-        message.platform,
-        message.chat_id,
-        clean_text(message.content),
-        message.thread_id,
-        message.reply_to,
-        message.kind,
-        msgspec.json.encode(message.details).decode(),
-        state,
-        attempts,
-        at,
-        at,
-    )
+        connection.executemany(
+            "INSERT INTO gateway_outbox (key, platform, chat_id, content, thread_id, reply_to, kind, details, state, "
+            "attempts, created_at, due_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', 0, ?, ?) "
+            "ON CONFLICT (key) DO NOTHING",
+            values,
+        )
 
 
 def _row(row: Sequence[Any]) -> OutboxRow:

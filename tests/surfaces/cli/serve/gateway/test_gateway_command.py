@@ -17,7 +17,7 @@ from hermes.base.config.files import write_private_document
 from hermes.journal.store.port import Store, home_store
 from hermes.surfaces.cli.main import main
 from hermes.surfaces.gateway.adapter import MessageEvent, Platform, SessionSource
-from hermes.surfaces.gateway.store.inbox import ChatRow, Completion, Inbox
+from hermes.surfaces.gateway.store.inbox import ChatRow, Inbox
 from hermes.surfaces.gateway.store.outbox import Outbox, OutgoingMessage
 from hermes.surfaces.gateway.store.users import GatewayUsers
 from support import start_hermes, write_config
@@ -122,7 +122,7 @@ def test_messages_that_were_not_sent_are_listed_and_sent_again(
     event = MessageEvent("x", source=SessionSource(Platform("irc"), "bob"), message_id="m1")
     for delivery in ("m1", "m2"):
         assert inbox.accept(row, delivery, event, is_new=True) is not None
-    inbox.finish(Completion(1, state="dead", error="it was tried 5 times"))
+    inbox.finish(1, state="dead", error="it was tried 5 times")
 
     status, said, _ = run(capsys, "status")
     assert status == 0 and "\x1b" not in said
