@@ -95,10 +95,10 @@ class LineFormatter(logging.Formatter):
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()
         self._redactor = redactor
-        self._second = -1
-        self._second_text = ("", "")
 
     def format(self, record: logging.LogRecord) -> str:
+        from datetime import datetime  # many commands write no line
+
         text = _message(record)
         if record.exc_info and record.exc_info[0] is not None:
             text += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
@@ -110,22 +110,10 @@ class LineFormatter(logging.Formatter):
             text = f"{kept}…[{len(text) - MAX_LINE_CHARS} more characters]"
         else:
             text = self._redactor.redact(text)
-        head = f"{self._time(record.created)} {record.levelname} [{_ids(record)}] {record.name}: "
+        at = datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
+        head = f"{at} {record.levelname} [{_ids(record)}] {record.name}: "
         line = head + text
         return line if line.isprintable() else line.translate(_ESCAPES)
-
-    def _time(self, created: float) -> str:
-        second = int(created)
-        if second != self._second:
-            local = time.localtime(second)
-            offset = time.strftime("%z", local)
-            self._second_text = (
-                time.strftime("%Y-%m-%dT%H:%M:%S", local),
-                f"{offset[:3]}:{offset[3:]}",
-            )
-            self._second = second
-        date, zone = self._second_text
-        return f"{date}.{int((created - second) * 1000):03d}{zone}"
 
 
 def _message(record: logging.LogRecord) -> str:

@@ -6,17 +6,15 @@ import asyncio
 import itertools
 import socket
 import ssl
-import sys
 import threading
 from collections.abc import Coroutine, Generator
-from contextlib import ExitStack
 from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
 from hermes.base.errors import Interrupted
-from hermes.base.http.threads import CROWD, CROWD_SWITCH_INTERVAL, ThreadCrowd, run_in_thread
+from hermes.base.http.threads import run_in_thread
 from hermes.base.scope import Interrupt
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint, Timeouts
@@ -24,7 +22,7 @@ from hermes.models.reply import InterruptedReply, normalise
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.wire import Delta, ModelRequest
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, hanging, text
-from support.waiting import HANG, finish
+from support.waiting import finish
 
 WIRE = ChatCompletions()
 PATIENCE = Timeouts(10, 20, 20, 30)
@@ -218,56 +216,6 @@ def test_the_result_the_error_and_the_context_of_the_work() -> None:
             await run_in_thread(lambda own: own.check(), cancelled)
 
     run(scene())
-
-
-def test_a_crowd_of_threads_asks_for_the_interpreter_less_often() -> None:
-    usual, together = sys.getswitchinterval(), threading.Barrier(CROWD)
-
-    def work(_own: Interrupt) -> float:
-        together.wait(HANG)
-        interval = sys.getswitchinterval()
-        together.wait(HANG)
-        return interval
-
-    async def scene() -> set[float]:
-        return set(await asyncio.gather(*(run_in_thread(work) for _ in range(CROWD))))
-
-    assert run(scene()) == {CROWD_SWITCH_INTERVAL}
-    assert sys.getswitchinterval() == usual
-
-
-def test_the_switch_interval_is_set_back_when_half_the_crowd_is_gone() -> None:
-    usual, crowd = sys.getswitchinterval(), ThreadCrowd()
-    with ExitStack() as half:
-        for _ in range(CROWD // 2):
-            half.enter_context(crowd)
-        with ExitStack() as rest:
-            for _ in range(CROWD // 2):
-                assert sys.getswitchinterval() == usual
-                rest.enter_context(crowd)
-            assert sys.getswitchinterval() == CROWD_SWITCH_INTERVAL
-        assert sys.getswitchinterval() == usual
-
-
-def test_the_child_of_a_crowd_has_the_usual_switch_interval() -> None:
-    usual, crowd = sys.getswitchinterval(), ThreadCrowd()
-    with ExitStack() as stack:
-        for _ in range(CROWD):
-            stack.enter_context(crowd)
-        crowd.forget()  # as in a process that was forked
-        assert sys.getswitchinterval() == usual
-    assert sys.getswitchinterval() == usual
-
-
-def test_an_application_that_chose_a_longer_interval_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen: list[float] = []
-    monkeypatch.setattr(sys, "getswitchinterval", lambda: 1.0)
-    monkeypatch.setattr(sys, "setswitchinterval", chosen.append)
-    crowd = ThreadCrowd()
-    with ExitStack() as stack:
-        for _ in range(CROWD):
-            stack.enter_context(crowd)
-    assert chosen == []
 
 
 def test_a_slow_look_up_of_a_name_holds_nobody_up(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

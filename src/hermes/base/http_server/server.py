@@ -13,9 +13,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from hermes.base.errors import HermesError
-from hermes.base.http_server.event_loop import fastest_loop
 from hermes.base.http_server.slow_loris import RequestTimeoutProtocol
-from hermes.base.http_server.stopping import StopEvent, stop_on_signals
+from hermes.base.http_server.stopping import StopEvent, fastest_loop, stop_on_signals
 
 _SECONDS_TO_DRAIN = 3
 _BACKLOG = 2_048

@@ -93,14 +93,15 @@ class CallFuture:
 
 
 class AsyncLoop:
-    """The event loop that awaits plugins' coroutines, on a daemon thread of its own, started when first used.
+    """An event loop that awaits coroutines for other threads, on a daemon thread of its own, started when first used.
 
     Thread-safe and fork-safe: a forked process starts another thread when it needs one.
     """
 
-    __slots__ = ("__weakref__", "_lock", "_loop", "_thread")
+    __slots__ = ("__weakref__", "_close_seconds", "_lock", "_loop", "_name", "_thread")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "hermes-async-callbacks", *, close_seconds: float = _CLOSE_SECONDS) -> None:
+        self._name, self._close_seconds = name, close_seconds
         self._reset()
         _loops.add(self)
 
@@ -156,7 +157,7 @@ class AsyncLoop:
             self._loop = self._thread = None
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
-            thread.join(_CLOSE_SECONDS)
+            thread.join(self._close_seconds)
 
     def _start(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -164,9 +165,8 @@ class AsyncLoop:
                 import asyncio  # a run without async callbacks never pays for it
 
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_serve, args=(self._loop,), name="hermes-async-callbacks", daemon=True
-                )
+                values = (self._loop, self._close_seconds)
+                self._thread = threading.Thread(target=_serve, args=values, name=self._name, daemon=True)
                 self._thread.start()
             return self._loop
 
@@ -182,7 +182,7 @@ def _reset_after_fork() -> None:
 os.register_at_fork(after_in_child=_reset_after_fork)
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
+def _serve(loop: asyncio.AbstractEventLoop, close_seconds: float) -> None:
     import asyncio
 
     try:
@@ -191,7 +191,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         for task in left:
             task.cancel()
         if left:
-            loop.run_until_complete(asyncio.wait(left, timeout=_CLOSE_SECONDS))
+            loop.run_until_complete(asyncio.wait(left, timeout=close_seconds))
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()

@@ -110,7 +110,7 @@ class HomeKeys:
                 from hermes.models.credentials.store import AuthFile
 
                 self._pool = CredentialPool(
-                    AuthFile(self._home), strategies=self._strategies, refresh=self, redactor=self._redactor
+                    AuthFile(self._home), strategies=self._strategies, refresh=self.refresh, redactor=self._redactor
                 )
             return self._pool
 

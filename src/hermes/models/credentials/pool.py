@@ -23,7 +23,7 @@ from hermes.models.credentials.credential import (
     read_credential,
     recovered_fields,
 )
-from hermes.models.credentials.refresh import TokenRefresh, TokenRefresher
+from hermes.models.credentials.refresh import RefreshToken, TokenRefresher
 from hermes.models.credentials.store import AuthFile, StoredRecords, records_of
 from hermes.models.endpoint import Endpoint
 
@@ -147,7 +147,7 @@ class CredentialPool:
         file: AuthFile,
         *,
         strategies: Mapping[str, PoolStrategy] | None = None,
-        refresh: TokenRefresh | None = None,
+        refresh: RefreshToken | None = None,
         redactor: Redactor | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hermes.base.config.schema.sections import OAuthConfig
 from hermes.base.errors import ConfigError, CredentialError, HermesError
@@ -29,6 +29,10 @@ _TIMEOUT_SECONDS = 45.0
 _TICK = 0.02
 
 
+#: Gives a sign-in a valid token. Raises ``SignInEnded`` or another ``CredentialError``.
+RefreshToken = Callable[[Credential, "CredentialState"], Credential]
+
+
 class SignInEnded(CredentialError):
     """The provider does not refresh this sign-in any more; the user has to sign in again."""
 
@@ -37,19 +41,11 @@ class SignInEnded(CredentialError):
         self.code = code
 
 
-class TokenRefresh(Protocol):
-    """Refreshes the token of a sign-in."""
-
-    def refresh(self, credential: Credential, state: CredentialState) -> Credential:
-        """The credential with a valid token. Raises ``SignInEnded`` or another ``CredentialError``."""
-        ...
-
-
 class TokenRefresher:
     """Decides whether a credential can be used as it is, needs a new token first, or cannot be used."""
 
     def __init__(
-        self, state: CredentialState, refresh: TokenRefresh | None, clock: Callable[[], float] = time.time
+        self, state: CredentialState, refresh: RefreshToken | None, clock: Callable[[], float] = time.time
     ) -> None:
         self._state = state
         self._refresh = refresh
@@ -72,7 +68,7 @@ class TokenRefresher:
         if before_waiting is not None:
             before_waiting()
         try:
-            return self._refresh.refresh(credential, self._state)
+            return self._refresh(credential, self._state)
         except SignInEnded as error:
             self.note_problem(credential, error)
             self._state.note(credential, dead_fields(now, error.code), urgent=True)

@@ -8,12 +8,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 from msgspec import Struct
 
 from hermes.base.config.files import write_atomically
 from hermes.base.config.principals import make_private
 from hermes.base.config.schema.sections import Config
 from hermes.base.errors import HermesError
+from hermes.journal.store.port import Store
 from hermes.service.schedules.schedule import Schedule, ScheduleError, ScheduleRun
 from hermes.service.schedules.timing import zone_of
 
@@ -96,6 +98,21 @@ def chat_of(deliver: str) -> ChatAddress | None:
     platform, _, rest = deliver.partition(":")
     chat, _, thread = rest.partition(":")
     return ChatAddress(platform, chat, thread)
+
+
+class _MessageSource(Struct):
+    chat_id: str = ""
+    thread_id: str | None = None
+
+
+def chat_of_session(store: Store, session_id: str) -> str:
+    """The destination of answers to the chat that a session is in, such as ``irc:#ops``; empty when it is in none."""
+    query = "SELECT platform, source FROM gateway_chats WHERE session_id = ? ORDER BY last_at DESC LIMIT 1"
+    row = store.read(lambda connection: connection.execute(query, (session_id,)).fetchone())
+    if row is None:
+        return ""
+    source = msgspec.json.decode(row[1], type=_MessageSource)
+    return f"{row[0]}:{source.chat_id}{f':{source.thread_id}' if source.thread_id else ''}"
 
 
 def check_file(schedule: Schedule, now: float, refusal_to_write: Callable[[Path], str | None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,7 @@ from hermes.base.config.secrets import home_redactor
 from hermes.base.errors import PluginError
 from hermes.base.scope import current_scope
 from hermes.journal.store.port import Store
-from hermes.service.schedules.delivery import destination
-from hermes.service.schedules.origin import chat_of_session
+from hermes.service.schedules.delivery import chat_of_session, destination
 from hermes.service.schedules.schedule import Schedule, ScheduleError
 from hermes.service.schedules.store import Schedules, new_schedule
 from hermes.service.schedules.timing import local_zone, parse_timing, zone_of
@@ -63,14 +63,13 @@ class PluginJobs:
 
     def get(self, job_id: str) -> dict[str, Any] | None:
         """The schedule with that id or name."""
-        found = self._find(job_id)
-        return None if found is None else self.job(found)
+        return self._changed(job_id, lambda found: found)
 
     def update(self, job_id: str, updates: dict[str, Any]) -> dict[str, Any] | None:
         """Change a schedule; None when there is none."""
-        found = self._find(job_id)
-        if found is None:
-            return None
+        return self._changed(job_id, lambda found: self._updated(found, updates))
+
+    def _updated(self, found: Schedule, updates: dict[str, Any]) -> Schedule:
         self._check(updates)
         mask = home_redactor(self._home).mask_known
         changes: dict[str, Any] = {
@@ -85,22 +84,19 @@ class PluginJobs:
             found = self._schedules.edit(found, **changes)
         if "enabled" in updates and bool(updates["enabled"]) != (found.state == "active"):
             found = self._schedules.resume(found) if updates["enabled"] else self._schedules.pause(found)
-        return self.job(found)
+        return found
 
     def pause(self, job_id: str, reason: str | None = None) -> dict[str, Any] | None:
         """Fire a schedule no more."""
-        found = self._find(job_id)
-        return None if found is None else self.job(self._schedules.pause(found, reason or "paused by a plugin"))
+        return self._changed(job_id, lambda found: self._schedules.pause(found, reason or "paused by a plugin"))
 
     def resume(self, job_id: str) -> dict[str, Any] | None:
         """Fire a schedule again."""
-        found = self._find(job_id)
-        return None if found is None else self.job(self._schedules.resume(found))
+        return self._changed(job_id, self._schedules.resume)
 
     def trigger(self, job_id: str) -> dict[str, Any] | None:
         """Let the scheduler run it at its next look."""
-        found = self._find(job_id)
-        return None if found is None else self.job(self._schedules.fire_soon(found))
+        return self._changed(job_id, self._schedules.fire_soon)
 
     def remove(self, job_id: str) -> bool:
         """Delete a schedule; False when there is none."""
@@ -140,6 +136,11 @@ class PluginJobs:
     def _principal(self) -> str:
         scope = current_scope.get()
         return "" if scope is None else scope.principal
+
+    def _changed(self, job_id: str, change: Callable[[Schedule], Schedule]) -> dict[str, Any] | None:
+        """The job of that id or name after a change; None when there is none."""
+        found = self._find(job_id)
+        return None if found is None else self.job(change(found))
 
     def _find(self, job_id: str) -> Schedule | None:
         try:

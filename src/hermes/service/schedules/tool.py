@@ -9,8 +9,7 @@ from hermes.agent.memory.injection import injection_in
 from hermes.base.config.schema.sections import CronConfig
 from hermes.base.errors import HermesError
 from hermes.base.scope import SCHEDULED
-from hermes.service.schedules.delivery import destination
-from hermes.service.schedules.origin import chat_of_session
+from hermes.service.schedules.delivery import chat_of_session, destination
 from hermes.service.schedules.schedule import Schedule, ScheduleError, check_interval
 from hermes.service.schedules.scheduler import is_running
 from hermes.service.schedules.store import Schedules, new_schedule

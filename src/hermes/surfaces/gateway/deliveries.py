@@ -23,9 +23,6 @@ POLL_SECONDS = 1.0
 #: Seconds until the second attempt; each further pause is twice as long, up to the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0
 _MAX_CLAIMED = 200
-#: How long results are gathered before they are stored in one transaction. A process that dies meanwhile leaves these
-#: messages as unknown.
-_GATHER_SECONDS = 0.02
 
 #: Platform and id of a chat.
 _Chat = tuple[str, str]
@@ -64,8 +61,6 @@ class Deliveries:
         #: The chats with a message that is tried again after a pause which the platform did not ask for.
         self._retrying: set[_Chat] = set()
         self._waiters: dict[str, asyncio.Future[bool]] = {}
-        self._settled: list[_Settled] = []
-        self._storing: asyncio.Task[None] | None = None
 
     def wake(self) -> None:
         """Something was added."""
@@ -81,12 +76,10 @@ class Deliveries:
         self._services.spawn(self._make_due(platform))
 
     async def _make_due(self, platform: str, chat_id: str | None = None) -> None:
-        """Make messages due, also those whose last attempt has not ended or is not stored yet."""
+        """Make messages due, also those whose last attempt has not ended yet."""
         attempts = [task for task, chat in self._sending.items() if chat == (platform, chat_id)]
         if attempts:
             await asyncio.wait(attempts)
-        if self._storing is not None:
-            await asyncio.wait([self._storing])
         await self._services.blocking(self._services.outbox.make_due, platform, chat_id)
         self.wake()
 
@@ -121,7 +114,7 @@ class Deliveries:
     @property
     def is_busy(self) -> bool:
         """Whether something is being sent, or was added and not looked at yet."""
-        return bool(self._sending or self._settled or self._wake.is_set())
+        return bool(self._sending or self._wake.is_set())
 
     # -- one chat -----------------------------------------------------------------------------------------------
 
@@ -129,14 +122,14 @@ class Deliveries:
         held_until = 0.0
         for row in rows:
             if held_until:  # one before it is tried again later
-                self._settle((row.number, "waiting", "", "", held_until), row)
+                await self._settle((row.number, "waiting", "", "", held_until), row)
                 continue
             settled = await self._send(row)
             if settled[1] == "waiting":
                 held_until = settled[4]
             else:
                 self._retrying.discard((row.message.platform, row.message.chat_id))
-            self._settle(settled, row)
+            await self._settle(settled, row)
 
     async def _send(self, row: OutboxRow) -> _Settled:
         adapter = self._services.adapters.get(row.message.platform)
@@ -177,29 +170,21 @@ class Deliveries:
 
     # -- results ------------------------------------------------------------------------------------------------
 
-    def _settle(self, settled: _Settled, row: OutboxRow) -> None:
-        self._settled.append(settled)
+    async def _settle(self, settled: _Settled, row: OutboxRow) -> None:
+        """Store a result. A process that dies before that leaves the message as unknown."""
         if settled[1] == "waiting":
             asyncio.get_running_loop().call_later(max(settled[4] - time.time(), 0) + 0.01, self.wake)
         else:
             waiter = self._waiters.pop(row.message.key, None)
             if waiter is not None and not waiter.done():
                 waiter.set_result(settled[1] == "sent")
-        if self._storing is None or self._storing.done():
-            self._storing = asyncio.create_task(self._store())
-
-    async def _store(self) -> None:
-        """Store results, all there are at a time."""
-        while self._settled:
-            await asyncio.sleep(_GATHER_SECONDS)
-            results, self._settled = self._settled, []
-            try:
-                is_waiting = await self._services.blocking(self._services.outbox.settle, results)
-            except Exception:
-                log.exception("the results of %d messages could not be stored", len(results))
-                return
-            if is_waiting:  # chats that were held back by these may continue
-                self.wake()
+        try:
+            is_waiting = await self._services.blocking(self._services.outbox.settle, [settled])
+        except Exception:
+            log.exception("the result of message %d could not be stored", row.number)
+            return
+        if is_waiting:  # chats that were held back by this one may continue
+            self.wake()
 
     def watch(self, keys: Sequence[str]) -> list[asyncio.Future[bool]]:
         """Futures of messages that will be added: whether each was sent."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
-from hermes.host import Host
 from hermes.journal.store.port import Store
 from hermes.service.dispatch.choose import runs_on_workers
-from hermes.service.dispatch.port import Dispatcher
 from hermes.service.dispatch.scheduled import DispatchedRuns
 from hermes.service.schedules.delivery import ChatAddress
 from hermes.service.schedules.provider import serve
 from hermes.service.schedules.scheduler import Scheduler
 from hermes.surfaces.gateway.store.outbox import Outbox, OutgoingMessage
+
+if TYPE_CHECKING:
+    from hermes.surfaces.gateway.gateway import Gateway
 
 
 class ScheduleOutbox:
@@ -33,27 +34,6 @@ class ScheduleOutbox:
         return self._on_put()
 
 
-class SchedulingGateway(Protocol):
-    """The gateway, as far as schedules need it."""
-
-    host: Host
-    deliveries: Any
-
-    @property
-    def dispatcher(self) -> Dispatcher:
-        """Runs the turns."""
-        ...
-
-    @property
-    def adapters(self) -> Mapping[Any, Any]:
-        """The adapters that are connected."""
-        ...
-
-    def call_soon(self, work: Callable[[], object]) -> None:
-        """Run something on the loop, from any thread."""
-        ...
-
-
 class ScheduleService:
     """The scheduler beside the platforms: its loop and its runs have threads of their own."""
 
@@ -61,7 +41,7 @@ class ScheduleService:
         #: The scheduler of the gateway that runs.
         self.scheduler: Scheduler | None = None
 
-    async def run(self, gateway: SchedulingGateway) -> None:
+    async def run(self, gateway: Gateway) -> None:
         """Fire schedules until cancelled. Runs that last are interrupted, and continued by the next process."""
         stop = threading.Event()
 

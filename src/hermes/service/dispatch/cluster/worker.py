@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from hermes.agent.events import Listener
+from hermes.base.config.schema.sections import WorkerConfig
 from hermes.base.errors import JournalError, LeaseLost, SessionBusy
 from hermes.base.scope import Interrupt
 from hermes.contract.events import TurnEvent
@@ -30,7 +31,7 @@ from hermes.journal.store.postgres.turn_queue import (
 )
 from hermes.journal.turns.lifecycle import LOOP_VERSION, Submission, find_submission
 from hermes.service.dispatch.cluster.connections import ChannelListener, Publisher, cluster_store
-from hermes.service.dispatch.cluster.membership import Member, Membership
+from hermes.service.dispatch.cluster.membership import Membership
 from hermes.service.dispatch.cluster.taking import TurnTaking
 from hermes.service.dispatch.execution import Execution
 from hermes.service.dispatch.port import CHILDREN, TURNS, DispatchedTurn, TurnEntry
@@ -49,16 +50,6 @@ _LATER_SECONDS = 5.0
 _LISTEN_SECONDS = 5.0
 #: The exit status of a worker that others have replaced.
 EVICTED = 75
-
-
-class WorkerSettings(msgspec.Struct, frozen=True):
-    """What a worker is started with."""
-
-    slots: int
-    child_slots: int
-    workspace: str = ""
-    poll_seconds: float = 0.1
-    frozen_seconds: float = 60.0
 
 
 class _RunningTurn:
@@ -81,7 +72,7 @@ class Worker:
     def __init__(
         self,
         host: Host,
-        settings: WorkerSettings,
+        settings: WorkerConfig,
         *,
         entries: Mapping[str, TurnEntry] | None = None,
         metrics: TurnMetrics | None = None,
@@ -95,17 +86,15 @@ class Worker:
         self._changed = threading.Condition()
         self.is_draining = threading.Event()
         self.id = host.runner.id
-        workspace, slots, child_slots = settings.workspace, settings.slots, settings.child_slots
         self._taking = TurnTaking(
             self._store,
-            TakeSettings(self.id, workspace, LOOP_VERSION, host.config.worker.max_running_of_principal),
-            {TURNS: slots, CHILDREN: child_slots},
+            TakeSettings(self.id, settings.workspace, LOOP_VERSION, settings.max_running_of_principal),
+            {TURNS: settings.slots, CHILDREN: settings.child_slots},
             self._start,
             poll_seconds=settings.poll_seconds,
         )
         self._publisher = Publisher(self._store)
-        member = Member(self.id, workspace, slots, child_slots)
-        self._membership = Membership(member, self, frozen_seconds=settings.frozen_seconds)
+        self._membership = Membership(self, settings)
         self._control = ChannelListener(
             self._store, CONTROL, self._receive, connected=self._membership.join, tick=self._membership.tick
         )

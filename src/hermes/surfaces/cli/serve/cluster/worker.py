@@ -38,8 +38,10 @@ def _work(args: argparse.Namespace) -> int:
     home, redactor, loaded = open_home(verbose=args.verbose)
     config = loaded.config
     require_cluster(config)
+    from msgspec.structs import replace
+
     from hermes.host import Host, HostOptions
-    from hermes.service.dispatch.cluster.worker import Worker, WorkerSettings
+    from hermes.service.dispatch.cluster.worker import Worker
     from hermes.surfaces.cli.serve.cluster.entries import SurfaceEntries
 
     settings = config.worker
@@ -48,15 +50,10 @@ def _work(args: argparse.Namespace) -> int:
         print_warnings((*loaded.warnings, *host.notices), redactor.redact)
         slots, port = args.slots or settings.slots, args.health_port
         metrics = _metrics() if (settings.health_port if port is None else port) else None
+        workspace = settings.workspace if args.workspace is None else args.workspace
         worker = Worker(
             host,
-            WorkerSettings(
-                slots=slots,
-                child_slots=settings.child_slots,
-                workspace=settings.workspace if args.workspace is None else args.workspace,
-                poll_seconds=settings.poll_seconds,
-                frozen_seconds=settings.frozen_seconds,
-            ),
+            replace(settings, slots=slots, workspace=workspace),
             entries=SurfaceEntries(host),
             metrics=metrics,
         )

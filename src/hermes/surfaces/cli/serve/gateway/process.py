@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from hermes.base.config.schema.sections import Config
 from hermes.base.errors import HermesError, did_you_mean
-from hermes.base.http_server.event_loop import fastest_loop
 from hermes.base.http_server.home_lock import single_instance
 from hermes.base.http_server.listen_address import ListenAddress
 from hermes.base.http_server.principals import API_KEY_VARIABLE, read_principals
-from hermes.base.http_server.stopping import StopEvent, stop_on_signals
+from hermes.base.http_server.stopping import StopEvent, fastest_loop, stop_on_signals
 from hermes.host import Host, HostOptions
 from hermes.service.dispatch.choose import check_provider, missing_workers, surface_config
 from hermes.surfaces.cli import open_home
