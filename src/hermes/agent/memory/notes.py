@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hermes.base.config.files import file_lock
 from hermes.base.errors import ConfigError, HermesError
 
 #: The line between two entries.
@@ -95,26 +95,14 @@ class NoteFile:
 
     @contextlib.contextmanager
     def _locked(self) -> Generator[None]:
-        import fcntl
-
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(self.path.with_name(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise NotesError(f"{self.path.parent} cannot be written: {error.strerror}") from None
-        try:
-            deadline = time.monotonic() + _LOCK_SECONDS
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise NotesError(f"another process holds {self.path}; try again later") from None
-                    time.sleep(0.005)
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(file_lock(self.path.with_name(".lock"), seconds=_LOCK_SECONDS))
+            except TimeoutError:
+                raise NotesError(f"another process holds {self.path}; try again later") from None
+            except OSError as error:
+                raise NotesError(f"{self.path.parent} cannot be written: {error.strerror}") from None
             yield
-        finally:
-            os.close(lock)
 
 
 def split_entries(text: str) -> list[str]:

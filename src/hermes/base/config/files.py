@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +17,8 @@ from hermes.base.errors import ConfigError
 T = TypeVar("T")
 #: msgspec inspects a struct at its first use; a second thread that uses it meanwhile would crash the process.
 _inspecting = threading.Lock()
+#: Seconds between two tries to get a lock that another process holds.
+_LOCK_TICK = 0.01
 
 
 def hermes_home() -> Path:
@@ -32,21 +35,54 @@ def config_path(home: Path) -> Path:
     return home / "config.yaml"
 
 
-@contextlib.contextmanager
-def locked(home: Path) -> Generator[None]:
-    """Hold the lock of a home's files, across processes."""
+def open_lock(path: Path) -> int:
+    """The open file of a lock, private to its owner; its folder is made when it is missing."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def try_lock(file: int, *, shared: bool = False) -> bool:
+    """Take the lock of an open file. False when another process holds it."""
     import fcntl
 
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(home / ".config.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise ConfigError(f"{home}: cannot be written: {error.strerror}") from None
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def file_lock(path: Path, *, seconds: float | None = None) -> Generator[None]:
+    """Hold the lock of a file across processes. The system releases it when the process dies.
+
+    Raises ``OSError``; it is a ``TimeoutError`` when another process holds the lock for longer than ``seconds``.
+    """
+    import fcntl
+
+    file = open_lock(path)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        give_up = time.monotonic() + (seconds or 0.0)
+        if seconds is None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        while seconds is not None and not try_lock(file):
+            if time.monotonic() >= give_up:
+                raise TimeoutError
+            time.sleep(_LOCK_TICK)
         yield
     finally:
-        os.close(lock)
+        os.close(file)
+
+
+@contextlib.contextmanager
+def locked(home: Path) -> Generator[None]:
+    """Hold the lock of a home's files, across processes."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(file_lock(home / ".config.lock"))
+        except OSError as error:
+            raise ConfigError(f"{home}: cannot be written: {error.strerror}") from None
+        yield
 
 
 def read_document(path: Path, kind: type[T], what: str, advice: str) -> T | None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 from collections.abc import Generator
 from pathlib import Path
 
+from hermes.base.config.files import file_lock
 from hermes.base.errors import HermesError
 
 
@@ -17,21 +16,16 @@ def single_instance(home: Path, name: str, what: str) -> Generator[None]:
 
     The system releases it when the process dies. A second server would take up the running turns of the first one.
     """
-    try:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(home / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise HermesError(
-            f"the home {home} cannot be written: {error.strerror}; make it writable, or set HERMES_HOME to another "
-            f"folder"
-        ) from None
-    try:
+    with contextlib.ExitStack() as stack:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            stack.enter_context(file_lock(home / f"{name}.lock", seconds=0))
+        except TimeoutError:
             raise HermesError(
                 f"another {what} uses {home}; stop that one first, or set HERMES_HOME to another folder"
             ) from None
+        except OSError as error:
+            raise HermesError(
+                f"the home {home} cannot be written: {error.strerror}; make it writable, or set HERMES_HOME to another "
+                f"folder"
+            ) from None
         yield
-    finally:
-        os.close(descriptor)

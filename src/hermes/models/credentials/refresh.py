@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.base.config.files import file_lock
 from hermes.base.config.schema.sections import OAuthConfig
 from hermes.base.errors import ConfigError, CredentialError, HermesError
 from hermes.models.credentials.credential import Credential, StoredFields, dead_fields
@@ -26,7 +26,6 @@ _PAUSE = 60.0
 _FINAL = frozenset({"invalid_grant", "access_denied", "login_required", "interaction_required", "consent_required"})
 #: Longer than a refresh may take, so that waiting processes get its result.
 _TIMEOUT_SECONDS = 45.0
-_TICK = 0.02
 
 
 #: Gives a sign-in a valid token. Raises ``SignInEnded`` or another ``CredentialError``.
@@ -166,22 +165,11 @@ def _find(state: CredentialState, credential: Credential) -> Credential:
 @contextlib.contextmanager
 def _refresh_lock(home: Path) -> Generator[None]:
     """One refresh at a time, across processes. Not the lock of ``auth.json``, which a slow server must not hold up."""
-    import fcntl
-
-    try:
-        lock = os.open(home / ".auth-renewal.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise CredentialError(f"{home}: cannot be written, so no sign-in is renewed: {error.strerror}") from None
-    try:
-        give_up_at = time.monotonic() + _TIMEOUT_SECONDS
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > give_up_at:
-                    raise CredentialError("another process has been renewing a sign-in for too long") from None
-            time.sleep(_TICK)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(file_lock(home / ".auth-renewal.lock", seconds=_TIMEOUT_SECONDS))
+        except TimeoutError:
+            raise CredentialError("another process has been renewing a sign-in for too long") from None
+        except OSError as error:
+            raise CredentialError(f"{home}: cannot be written, so no sign-in is renewed: {error.strerror}") from None
         yield
-    finally:
-        os.close(lock)

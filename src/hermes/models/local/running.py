@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hermes.base.config.files import open_lock, try_lock
 from hermes.base.errors import ProviderError
 from hermes.base.scope import Interrupt
 from hermes.models.local.install.parts import private_folder
@@ -77,9 +78,9 @@ class RunningServer:
 
     def _is_ending(self) -> bool:
         """Whether the server has no users: their lock is free, or held by the server alone."""
-        file = os.open(self.folder / USERS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = open_lock(self.folder / USERS_FILE)
         try:
-            return _try_lock(file, alone=True) or not _try_lock(file, alone=False)
+            return try_lock(file) or not try_lock(file, shared=True)
         finally:
             os.close(file)
 
@@ -159,7 +160,7 @@ def living_state(folder: Path) -> ServerState | None:
         return None
     try:
         # Shared, so that two who look at the same time do not take each other for the server.
-        if _try_lock(file, alone=False):
+        if try_lock(file, shared=True):
             return None
         return msgspec.json.decode(os.read(file, 65_536), type=ServerState)
     except msgspec.DecodeError:
@@ -180,9 +181,9 @@ def running_states(home: Path) -> list[ServerState]:
 @contextlib.contextmanager
 def _held(path: Path, interrupt: Interrupt) -> Generator[None]:
     """Be the only one who starts a server."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    file = open_lock(path)
     try:
-        _lock(file, interrupt, alone=True)
+        _lock(file, interrupt)
         yield
     finally:
         os.close(file)
@@ -190,29 +191,19 @@ def _held(path: Path, interrupt: Interrupt) -> Generator[None]:
 
 def _membership(path: Path, interrupt: Interrupt) -> int:
     """The lock of a user. A server that is just ending holds it alone; that takes a moment."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    file = open_lock(path)
     try:
-        _lock(file, interrupt, alone=False)
+        _lock(file, interrupt, shared=True)
     except BaseException:
         os.close(file)
         raise
     return file
 
 
-def _lock(file: int, interrupt: Interrupt, *, alone: bool) -> None:
-    while not _try_lock(file, alone=alone):
+def _lock(file: int, interrupt: Interrupt, *, shared: bool = False) -> None:
+    while not try_lock(file, shared=shared):
         interrupt.wait(_LOOK_EVERY)
         interrupt.check()
-
-
-def _try_lock(file: int, *, alone: bool) -> bool:
-    import fcntl
-
-    try:
-        fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 # -- the child ------------------------------------------------------------------------------------------------------

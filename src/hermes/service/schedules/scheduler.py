@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 
+from hermes.base.config.files import open_lock, try_lock
 from hermes.base.errors import HermesError
 from hermes.service.schedules.delivery import AnswerDelivery, AnswerOutbox
 from hermes.service.schedules.fires import DueRun, FireLedger
@@ -159,7 +160,7 @@ class Scheduler:
 @contextlib.contextmanager
 def announced(home: Path) -> Generator[None]:
     """Show other processes that a scheduler runs, while the block does: a shared lock on a file of the home."""
-    file = _open(home)
+    file = open_lock(home / "cron.lock")
     try:
         fcntl.flock(file, fcntl.LOCK_SH)
         yield
@@ -171,16 +172,8 @@ def is_running(home: Path) -> bool:
     """Whether a scheduler of this home runs, in any process."""
     if not (home / "cron.lock").exists():
         return False
-    file = _open(home)
+    file = open_lock(home / "cron.lock")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not try_lock(file)
     finally:
         os.close(file)
-    return False
-
-
-def _open(home: Path) -> int:
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return os.open(home / "cron.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

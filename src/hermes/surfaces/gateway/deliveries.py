@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextvars import Context, copy_context
 from typing import Any, Protocol, TypeVar, cast
 
 from hermes.base.config.schema.gateway import GatewayConfig
@@ -60,7 +61,8 @@ class Deliveries:
         self._sending: dict[asyncio.Task[None], _Chat] = {}
         #: The chats with a message that is tried again after a pause which the platform did not ask for.
         self._retrying: set[_Chat] = set()
-        self._waiters: dict[str, asyncio.Future[bool]] = {}
+        #: Who waits for a message, and the context that it is sent in: what its adapter has set around the turn.
+        self._waiters: dict[str, tuple[asyncio.Future[bool], Context]] = {}
 
     def wake(self) -> None:
         """Something was added."""
@@ -107,7 +109,8 @@ class Deliveries:
         for row in rows:
             by_chat.setdefault((row.message.platform, row.message.chat_id), []).append(row)
         for chat, messages in by_chat.items():
-            task = asyncio.create_task(self._send_chat(messages))
+            _, context = self._waiters.get(messages[0].message.key, (None, None))
+            task = asyncio.create_task(self._send_chat(messages), context=context)
             self._sending[task] = chat
             task.add_done_callback(self._sending.pop)
 
@@ -175,7 +178,7 @@ class Deliveries:
         if settled[1] == "waiting":
             asyncio.get_running_loop().call_later(max(settled[4] - time.time(), 0) + 0.01, self.wake)
         else:
-            waiter = self._waiters.pop(row.message.key, None)
+            waiter, _ = self._waiters.pop(row.message.key, (None, None))
             if waiter is not None and not waiter.done():
                 waiter.set_result(settled[1] == "sent")
         try:
@@ -190,8 +193,8 @@ class Deliveries:
         """Futures of messages that will be added: whether each was sent."""
         loop = asyncio.get_running_loop()
         for key in keys:
-            self._waiters.setdefault(key, loop.create_future())
-        return [self._waiters[key] for key in keys]
+            self._waiters.setdefault(key, (loop.create_future(), copy_context()))
+        return [self._waiters[key][0] for key in keys]
 
 
 async def send_message(adapter: BasePlatformAdapter, row: OutboxRow) -> Any:

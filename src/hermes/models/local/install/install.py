@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from hermes.base.config.files import file_lock
 from hermes.base.errors import HermesError
 from hermes.models.local.install import pip
 from hermes.models.local.install.parts import (
@@ -136,18 +137,12 @@ def _place(before: InstalledParts) -> Place:
 @contextlib.contextmanager
 def _one_at_a_time(home: Path) -> Generator[Path]:
     """The folder of everything local, while no other process installs or removes."""
-    import fcntl
-
-    try:
-        private_folder(home)
-        lock = os.open(home / ".local.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise HermesError(f"{home} cannot be written: {error.strerror}") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(file_lock(home / ".local.lock"))
+        except OSError as error:
+            raise HermesError(f"{home} cannot be written: {error.strerror}") from None
         yield private_folder(home, "local")
-    finally:
-        os.close(lock)
 
 
 def _note(folder: Path, packages: list[str]) -> None:

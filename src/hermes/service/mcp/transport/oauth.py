@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -17,7 +16,7 @@ from mcp.client.auth import OAuthClientProvider
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
-from hermes.base.config.files import write_atomically
+from hermes.base.config.files import open_lock, try_lock, write_atomically
 from hermes.service.mcp.errors import McpError
 from hermes.service.mcp.transport.tokens import token_file
 
@@ -65,15 +64,10 @@ class FileTokens:
     @contextlib.asynccontextmanager
     async def locked(self) -> AsyncGenerator[None]:
         """Hold the lock of the file, across processes."""
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = open_lock(self._path.with_suffix(".lock"))
         try:
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    await asyncio.sleep(_LOCK_EVERY)
+            while not try_lock(lock):
+                await asyncio.sleep(_LOCK_EVERY)
             yield
         finally:
             os.close(lock)
