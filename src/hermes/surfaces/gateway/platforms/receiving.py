@@ -195,10 +195,3 @@ async def send_pieces(
             result.retryable = may_repeat(error, not sent)
             return result
     return SendResult(True, sent[0], continuation_message_ids=tuple(sent[1:]))
-
-
-def abort_stream(writer: asyncio.StreamWriter) -> None:
-    """Drop a connection without waiting, also one that is closed already."""
-    # The TLS transport of Python 3.11.2 forgets its protocol when it is closed a second time, and fails here then.
-    with contextlib.suppress(AttributeError):
-        writer.transport.abort()
