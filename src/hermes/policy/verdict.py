@@ -54,11 +54,6 @@ class Findings:
         self._found.setdefault((key, text, hardline), Finding(key, rule.description, text, hardline))
 
     @property
-    def hardline(self) -> bool:
-        """Whether any finding is hardline."""
-        return any(finding.hardline for finding in self._found.values())
-
-    @property
     def any(self) -> bool:
         """Whether there is any finding."""
         return bool(self._found)

@@ -40,11 +40,10 @@ _RULES = tuple(
 #: Longest text that is searched: the patterns take more than linear time.
 _LONGEST = 2_000
 _ENCODED = re.compile(r"[-/](?:e|ec|en\w*)$", re.IGNORECASE)
-_CMDLETS = names(
-    "remove-item ri del erase rd format-volume clear-disk stop-computer restart-computer stop-service restart-service "
-    "iex invoke-expression iwr irm invoke-webrequest stop-process taskkill sc net format"
+PROGRAMS = names(
+    "powershell pwsh cmd remove-item ri del erase rd rmdir format-volume clear-disk stop-computer restart-computer "
+    "stop-service restart-service iex invoke-expression iwr irm invoke-webrequest stop-process taskkill sc net format"
 )
-PROGRAMS = frozenset({"powershell", "pwsh", "cmd", "rmdir"}) | _CMDLETS
 
 
 def windows(shell: Shell, call: Call) -> None:

@@ -3,17 +3,7 @@
 from __future__ import annotations
 
 from hermes.policy.call import Call, without_version
-from hermes.policy.rules import (
-    code,
-    containers,
-    databases,
-    deletion,
-    git,
-    infrastructure,
-    packages,
-    runtime,
-    writes,
-)
+from hermes.policy.rules import code, containers, databases, deletion, git, infrastructure, packages, runtime, writes
 from hermes.policy.rules.machine import disks, permissions, persistence, processes, services, system
 from hermes.policy.rules.rule import REDIRECTED, Predicate, Rule
 

@@ -5,27 +5,13 @@ from __future__ import annotations
 import re
 from itertools import zip_longest
 
-from hermes.policy.call import Call
+from hermes.policy.call import Call, after_options
 from hermes.policy.rules.rule import Rule
 from hermes.policy.shell.words import names
 
 _STOPS = names("stop kill down restart prune")
 _GROUPS = names("container compose pod image volume network system builder buildx stack service node swarm")
 _VALUES = names("-f --file -p --project-name -H --host --context -c --env-file --profile -l --log-level --config")
-
-
-def _operands(call: Call) -> list[str]:
-    """The operands, without the values of global options."""
-    words: list[str] = []
-    skip = False
-    for word in call.args:
-        if skip:
-            skip = False
-        elif word.startswith("-"):
-            skip = word in _VALUES and words in ([], ["compose"])
-        else:
-            words.append(word)
-    return words
 
 
 _REACHES = re.compile(
@@ -37,8 +23,10 @@ _REACHES = re.compile(
 
 def _verb(call: Call) -> tuple[str, str]:
     """The kind of thing that is worked on, if it is named, and the verb."""
-    words = _operands(call)
-    group = words.pop(0) if words and words[0] in _GROUPS else ""
+    words = after_options(call.args, _VALUES.__contains__)
+    group = words[0] if words and words[0] in _GROUPS else ""
+    if group:
+        words = after_options(words[1:], lambda word: group == "compose" and word in _VALUES)
     return group, words[0] if words else ""
 
 

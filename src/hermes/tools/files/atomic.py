@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 #: To go through a directory that cannot be listed, where the system has a way for it.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -36,7 +36,8 @@ def apply_changes(changes: Sequence[FileChange]) -> None:
         try:
             # Write first, rename later: a full disk is noticed before anything has changed.
             for change in changes:
-                folder = _open_folder(change, folders)
+                folder = open_folder(os.path.dirname(change.path), change.directories)
+                folders.callback(os.close, folder)
                 staged.append(_Staged(change, folder, _stage(change, folder)))
             for one in staged:
                 if one.temporary:
@@ -71,32 +72,32 @@ class _Staged:
         return os.path.basename(self.change.path)
 
 
-def _open_folder(change: FileChange, folders: ExitStack) -> int:
-    """Open the directory of a file, and make it where it is missing.
+def open_folder(directory: str, made: list[str] | None = None) -> int:
+    """Open a directory part by part, so that no symbolic link is followed: where the path was checked there was none.
 
-    Where the path was checked there was no symbolic link in it. One that appeared since is not followed.
+    With ``made`` missing parts are made, and added to it.
     """
-    directory = os.path.dirname(change.path)
     folder = os.open("/", _FOLDER)
-    made = ""
+    path = ""
     try:
         for part in filter(None, directory.split("/")):
-            made += f"/{part}"
+            path += f"/{part}"
             try:
                 inner = os.open(part, _FOLDER, dir_fd=folder)
             except FileNotFoundError:
+                if made is None:
+                    raise
                 with suppress(FileExistsError):
                     os.mkdir(part, dir_fd=folder)
-                    change.directories.append(made)
+                    made.append(path)
                 inner = os.open(part, _FOLDER, dir_fd=folder)
             except OSError as error:
-                raise OSError(error.errno, os.strerror(error.errno or 0), made) from None
+                raise OSError(error.errno, os.strerror(error.errno or 0), path) from None
             os.close(folder)
             folder = inner
     except BaseException:
         os.close(folder)
         raise
-    folders.callback(os.close, folder)
     return folder
 
 
@@ -105,7 +106,7 @@ def _stage(change: FileChange, folder: int) -> str:
     if change.after is None:
         return ""
     temporary = f".hermes-{os.urandom(6).hex()}.tmp"
-    descriptor = os.open(temporary, _NEW_FILE, 0o666, dir_fd=folder)
+    descriptor = os.open(temporary, NEW_FILE, 0o666, dir_fd=folder)
     try:
         with open(descriptor, "wb") as file:
             file.write(change.after)

@@ -55,43 +55,36 @@ def open_to_read(path: object, context: ToolContext) -> OpenedFile:
         raise NotAFile(found, status.st_mode)
     descriptor = os.open(found, _FLAGS)
     try:
-        refused = _refusal_of_opened(descriptor, status, context)
+        _refuse(_refusal_of_opened(descriptor, status, context))
     except BaseException:
         os.close(descriptor)
         raise
-    if refused:
-        os.close(descriptor)
-        raise FileRefused(refused)
     return OpenedFile(descriptor, found, status.st_size)
 
 
 def readable(path: object, context: ToolContext) -> tuple[str, os.stat_result]:
     """The absolute path of a file or folder that may be read, and its status. Raises FileRefused or OSError."""
     found = resolve_path(path, context.cwd)
-    refused = context.guard.outside(found)
-    if refused:
-        raise FileRefused(refused)  # and it does not say whether the file exists
+    _refuse(context.guard.outside(found))  # and it does not say whether the file exists
     status = os.stat(found)
-    refused = context.guard.refusal(found, status)
-    if refused:
-        raise FileRefused(refused)
+    _refuse(context.guard.refusal(found, status))
     return found, status
 
 
 def writable_target(path: object, context: ToolContext) -> str:
     """The real path of a file that may be created, changed or deleted. Raises FileRefused."""
     found = resolve_path(path, context.cwd)
-    refused = context.guard.refusal_to_write(found)
-    if refused:
-        raise FileRefused(refused)
+    _refuse(context.guard.refusal_to_write(found))
     target = os.path.realpath(found)  # a link is written through, not replaced
     if context.checked is not None and target not in context.checked:
-        message = f"the path leads to {target} by now, which is not what was checked; nothing was written. Look again."
-        raise FileRefused(message)
-    refused = context.guard.refusal_to_write(target)
-    if refused:
-        raise FileRefused(refused)
+        _refuse(f"the path leads to {target} by now, which is not what was checked; nothing was written. Look again.")
+    _refuse(context.guard.refusal_to_write(target))
     return target
+
+
+def _refuse(reason: str | None) -> None:
+    if reason:
+        raise FileRefused(reason)
 
 
 def _refusal_of_opened(descriptor: int, status: os.stat_result, context: ToolContext) -> str | None:

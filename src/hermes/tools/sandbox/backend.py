@@ -127,23 +127,19 @@ def probe() -> SandboxProbe:
     program = _find_bwrap()
     if program is None:
         reasons.append("bubblewrap is not installed (Debian and Ubuntu: apt install bubblewrap)")
-    else:
-        backend = SandboxBackend("bubblewrap", program)
-        problem = _problem_with(backend)
-        if problem is None:
-            return SandboxProbe(backend, f"bubblewrap ({program})")
+    elif problem := _problem_with(backend := SandboxBackend("bubblewrap", program)):
         reasons.append(f"bubblewrap does not work here: {problem}")
+    else:
+        return SandboxProbe(backend, f"bubblewrap ({program})")
     from hermes.tools.sandbox.landlock import abi_version
 
     version = abi_version()
     if version == 0:
         reasons.append("the kernel has no Landlock")
-        return SandboxProbe(None, "; ".join(reasons))
-    backend = SandboxBackend("landlock")
-    problem = _problem_with(backend)
-    if problem is None:
+    elif problem := _problem_with(backend := SandboxBackend("landlock")):
+        reasons.append(f"Landlock does not work here: {problem}")
+    else:
         return SandboxProbe(backend, f"reduced: Landlock, version {version} ({'; '.join(reasons)})")
-    reasons.append(f"Landlock does not work here: {problem}")
     return SandboxProbe(None, "; ".join(reasons))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -60,22 +59,14 @@ def start_restricted(profile: SandboxProfile, temporary: str, start: Callable[[]
     A restriction belongs to one thread for good, so the thread ends afterwards. Unlike code between fork and exec this
     is safe in a process with many threads. ``OSError`` when the kernel refuses.
     """
-    results: list[T] = []
-    errors: list[BaseException] = []
+    from concurrent.futures import ThreadPoolExecutor
 
-    def work() -> None:
-        try:
-            _restrict_thread(profile, temporary)
-            results.append(start())
-        except BaseException as error:
-            errors.append(error)
+    def work() -> T:
+        _restrict_thread(profile, temporary)
+        return start()
 
-    thread = threading.Thread(target=work, name="hermes-landlock", daemon=True)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
+    with ThreadPoolExecutor(1, "hermes-landlock") as thread:
+        return thread.submit(work).result()
 
 
 def readable_roots(hidden: tuple[str, ...], folder: str = "/") -> Iterator[str]:

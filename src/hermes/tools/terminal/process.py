@@ -40,10 +40,6 @@ def run_process(args: Args, context: ToolContext) -> str:
     return result
 
 
-def _poll(process: BackgroundProcess, args: Args, context: ToolContext) -> str:
-    return tool_result(**_summary(process))
-
-
 def _log(process: BackgroundProcess, args: Args, context: ToolContext) -> str:
     lines = process.output().splitlines()
     limit = bounded_int(args, "limit", _LOG_LINES, 1, _MAX_LOG_LINES)
@@ -91,14 +87,6 @@ def _kill(process: BackgroundProcess, args: Args, context: ToolContext) -> str:
     return tool_result(status="killed", session_id=process.id, **_exit(process))
 
 
-def _write(process: BackgroundProcess, args: Args, context: ToolContext) -> str:
-    return _send(process, str(args.get("data") or ""))
-
-
-def _submit(process: BackgroundProcess, args: Args, context: ToolContext) -> str:
-    return _send(process, str(args.get("data") or "") + "\n")
-
-
 def _send(process: BackgroundProcess, text: str) -> str:
     if process.exit_code is not None:
         return tool_result(status="already_exited", error="the process has ended; it reads no input", **_exit(process))
@@ -121,12 +109,12 @@ def _close(process: BackgroundProcess, args: Args, context: ToolContext) -> str:
 
 
 _ACTIONS: dict[str, Callable[[BackgroundProcess, Args, ToolContext], str]] = {
-    "poll": _poll,
+    "poll": lambda process, _args, _context: tool_result(**_summary(process)),
     "log": _log,
     "wait": _wait,
     "kill": _kill,
-    "write": _write,
-    "submit": _submit,
+    "write": lambda process, args, _context: _send(process, str(args.get("data") or "")),
+    "submit": lambda process, args, _context: _send(process, str(args.get("data") or "") + "\n"),
     "close": _close,
 }
 

@@ -13,14 +13,14 @@ from typing import Literal
 
 import msgspec
 
+from hermes.tools.files.atomic import NEW_FILE, open_folder
+
 #: ``large``: too long to keep; its digest is its size and time. ``other``: a folder, a device, or unreadable.
 StateKind = Literal["absent", "file", "link", "large", "other"]
 
 #: Stores the content of a file under its digest.
 KeepContent = Callable[[bytes, bytes], None]
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # A named pipe must not block.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -135,7 +135,7 @@ def missing_folder(path: str) -> str:
 
 
 def _write_file(name: str, data: bytes, mode: int, parent: int) -> None:
-    descriptor = os.open(name, _NEW_FILE, 0o600, dir_fd=parent)
+    descriptor = os.open(name, NEW_FILE, 0o600, dir_fd=parent)
     with open(descriptor, "wb") as file:
         file.write(data)
         file.flush()
@@ -145,21 +145,14 @@ def _write_file(name: str, data: bytes, mode: int, parent: int) -> None:
 
 @contextmanager
 def _parent(path: str, *, make: bool) -> Generator[tuple[int, str]]:
-    """The folder of a path, opened part by part so that no link is followed; -1 when it is missing."""
-    *folders, name = [part for part in path.split("/") if part]
-    descriptor = os.open("/", _DIRECTORY)
+    """The folder of a path, opened without following links; -1 when it is missing."""
+    folder, name = os.path.split(path)
     try:
-        for folder in folders:
-            try:
-                inner = os.open(folder, _DIRECTORY, dir_fd=descriptor)
-            except FileNotFoundError:
-                if not make:
-                    yield -1, name
-                    return
-                os.mkdir(folder, dir_fd=descriptor)
-                inner = os.open(folder, _DIRECTORY, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = inner
+        descriptor = open_folder(folder, [] if make else None)
+    except FileNotFoundError:
+        descriptor = -1
+    try:
         yield descriptor, name
     finally:
-        os.close(descriptor)
+        if descriptor >= 0:
+            os.close(descriptor)
