@@ -34,6 +34,7 @@ from msgspec.structs import astuple, replace
 
 from hermes.base.errors import JournalError
 from hermes.journal.bodies import clean_text
+from hermes.journal.history.rows import FAMILY, ancestors
 from hermes.journal.store.connection import JournalConnection, placeholders
 from hermes.journal.store.port import Store
 
@@ -109,10 +110,7 @@ PENDING = (
     "state = 'pending' AND turn_id IN (SELECT id FROM turns WHERE state = 'running' AND state IN ('queued', 'running'))"
 )
 
-_OF_FAMILY = (
-    "session_id IN (WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s JOIN family f ON "
-    "s.parent_id = f.id) SELECT id FROM family)"
-)
+_OF_FAMILY = f"session_id IN ({FAMILY.replace(':id', '?')}SELECT id FROM family)"
 
 
 class Questions:
@@ -208,12 +206,7 @@ class Questions:
 
     def ancestors(self, session_id: str) -> list[str]:
         """The sessions that delegated to this one, the nearest first."""
-        query = (
-            "WITH RECURSIVE line(id, parent_id) AS (SELECT id, parent_id FROM sessions WHERE id = ? UNION "
-            "SELECT s.id, s.parent_id FROM sessions s JOIN line ON s.id = line.parent_id) SELECT id FROM line"
-        )
-        rows = self._store.read(lambda connection: connection.execute(query, (session_id,)).fetchall())
-        return [found for (found,) in rows[1:]]
+        return self._store.read(lambda connection: ancestors(connection, session_id))
 
     # -- look-ups for surfaces ----------------------------------------------------------------------------------
 

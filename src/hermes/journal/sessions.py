@@ -12,7 +12,7 @@ from hermes.base.errors import SessionNotFound
 from hermes.journal.bodies import clean_text, drop_unused_blobs, unpack
 from hermes.journal.history.compactions import visible_messages
 from hermes.journal.history.inspection import SessionTables
-from hermes.journal.history.rows import TurnFacts, family_ids, find_request, last_turn
+from hermes.journal.history.rows import FAMILY, TurnFacts, family_ids, find_request, last_turn
 from hermes.journal.leases import refuse_if_busy
 from hermes.journal.runner import Runner
 from hermes.journal.store.connection import JournalConnection, placeholders
@@ -142,11 +142,11 @@ class Sessions:
     def has_open_turn(self, session_id: str) -> bool:
         """Whether a turn of the session, or of one that it delegated to, has not ended."""
         query = (
-            "WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s JOIN family f "
-            "ON s.parent_id = f.id) SELECT 1 FROM turns t JOIN family f ON t.session_id = f.id "
+            f"{FAMILY}SELECT 1 FROM turns t JOIN family f ON t.session_id = f.id "
             "WHERE t.state IN ('queued', 'running') AND t.undone = 0 LIMIT 1"
         )
-        return self._store.read(lambda connection: connection.execute(query, (session_id,)).fetchone() is not None)
+        values = {"id": session_id}
+        return self._store.read(lambda connection: connection.execute(query, values).fetchone() is not None)
 
     def messages(self, session_id: str, *, before_turn: int | None = None) -> list[Message]:
         """The whole conversation in order, without undone turns."""
@@ -224,9 +224,7 @@ class Sessions:
         Returns how many there were.
         """
         query = (
-            "WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s JOIN family f ON "
-            "s.parent_id = f.id) UPDATE sessions SET principal = ? WHERE principal = '' "
-            "AND id IN (SELECT id FROM family)"
+            f"{FAMILY}UPDATE sessions SET principal = :principal WHERE principal = '' AND id IN (SELECT id FROM family)"
         )
         named = tuple(principals)
         if not named:
@@ -234,7 +232,7 @@ class Sessions:
         find = f"SELECT id FROM sessions WHERE principal = '' AND id IN ({placeholders(named)})"
         found = self._store.read(lambda connection: connection.execute(find, named).fetchall())
         if found:
-            rows = [(session_id, clean_text(principals[session_id])) for (session_id,) in found]
+            rows = [{"id": one, "principal": clean_text(principals[one])} for (one,) in found]
             self._store.write(lambda connection: connection.executemany(query, rows))
         return len(found)
 

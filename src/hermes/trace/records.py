@@ -8,11 +8,12 @@ time, tool results by when they came in.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 Message = dict[str, Any]
 
@@ -52,14 +53,8 @@ class UsageRecord(Struct, frozen=True):
     def __add__(self, other: UsageRecord) -> UsageRecord:
         """The sum of two. A cost that is unknown in one of them counts only what is known."""
         known = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
-        return UsageRecord(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-            sum(known) if known else None,
-        )
+        *counts, _ = map(operator.add, astuple(replace(self, cost_usd=0.0)), astuple(replace(other, cost_usd=0.0)))
+        return UsageRecord(*counts, cost_usd=sum(known) if known else None)
 
 
 class AttemptRecord(Struct, frozen=True):

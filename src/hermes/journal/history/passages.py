@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from hermes.journal.bodies import message_text, unpack
-from hermes.journal.history.rows import family_ids
+from hermes.journal.history.rows import ancestors, family_ids
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 
@@ -63,18 +63,7 @@ def passage(store: Store, session_id: str, *, around: int | None, window: int) -
 
 def families(store: Store, session_ids: list[str]) -> dict[str, str]:
     """The first ancestor of each of these sessions: the conversation of the user."""
-    query = """
-        WITH RECURSIVE line(start, id, parent) AS (
-            SELECT id, id, parent_id FROM sessions WHERE id = ?
-            UNION SELECT line.start, s.id, s.parent_id FROM sessions s JOIN line ON s.id = line.parent
-        ) SELECT id FROM line WHERE parent IS NULL OR parent NOT IN (SELECT id FROM sessions)
-    """
-
-    def find(connection: JournalConnection) -> dict[str, str]:
-        found = {one: connection.execute(query, (one,)).fetchone() for one in session_ids}
-        return {one: row[0] if row else one for one, row in found.items()}
-
-    return store.read(find)
+    return store.read(lambda connection: {one: [one, *ancestors(connection, one)][-1] for one in session_ids})
 
 
 def family_of(store: Store, session_id: str) -> set[str]:

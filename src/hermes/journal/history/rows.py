@@ -83,6 +83,10 @@ class StoredMessage(Struct, frozen=True):
     body: str
 
 
+#: The beginning of a query: ``family`` has the session ``:id`` and all it delegated to.
+FAMILY = (
+    "WITH RECURSIVE family(id) AS (SELECT :id UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_id = f.id) "
+)
 SESSION_COLUMNS = ", ".join(SessionFacts.__struct_fields__)
 _TURN_FACTS = ", ".join(TurnFacts.__struct_fields__)
 _CALL_NAMES = (*(name for name in StoredCallRow.__struct_fields__ if name != "content"), "content")
@@ -185,11 +189,17 @@ def child_ids(connection: JournalConnection, session_id: str, call: str = "") ->
 
 def family_ids(connection: JournalConnection, session_id: str) -> list[str]:
     """A session and all it delegated to, whether or not it is there."""
+    rows = connection.execute(f"{FAMILY}SELECT id FROM family", {"id": session_id}).fetchall()
+    return [member for (member,) in rows]
+
+
+def ancestors(connection: JournalConnection, session_id: str) -> list[str]:
+    """The sessions that delegated to this one, the nearest first."""
     query = (
-        "WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_id = f.id) "
-        "SELECT id FROM family"
+        "WITH RECURSIVE line(id, parent_id) AS (SELECT id, parent_id FROM sessions WHERE id = ? UNION "
+        "SELECT s.id, s.parent_id FROM sessions s JOIN line ON s.id = line.parent_id) SELECT id FROM line"
     )
-    return [member for (member,) in connection.execute(query, (session_id,)).fetchall()]
+    return [found for (found,) in connection.execute(query, (session_id,)).fetchall()[1:]]
 
 
 def descendants(connection: JournalConnection, session_id: str) -> list[str]:

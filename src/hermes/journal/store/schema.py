@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+#: What model calls have in common, in sessions and outside of them, and what of it a view of all shows.
+_CALL = """turn_id            TEXT NOT NULL,
+        key                TEXT NOT NULL,
+        provider           TEXT NOT NULL,
+        model              TEXT NOT NULL,
+        status             TEXT NOT NULL,   -- ok, error, interrupted, crashed
+        error              TEXT,
+        finish_reason      TEXT,
+        started_at         REAL NOT NULL,
+        duration           REAL NOT NULL,
+        first_token        REAL,            -- seconds from the start to the first piece of the answer
+        input_tokens       INTEGER,
+        output_tokens      INTEGER,
+        cache_read_tokens  INTEGER,
+        cache_write_tokens INTEGER,
+        reasoning_tokens   INTEGER,
+        cost_usd           REAL,"""
+_SEEN = (
+    "session_id, api_request_id, turn_id, key, provider, model, status, started_at, input_tokens, output_tokens, "
+    "cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd, purpose"
+)
+
 #: Migration n brings ``user_version`` from n to n + 1. Released entries are never edited, only followed by new ones.
 MIGRATIONS: tuple[str, ...] = (
-    """
+    f"""
     CREATE TABLE sessions (
         id          TEXT PRIMARY KEY,
         parent_id   TEXT,               -- the session that delegated to this one
@@ -80,22 +102,7 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TABLE model_calls (
         session_id         TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
         api_request_id     TEXT NOT NULL,
-        turn_id            TEXT NOT NULL,
-        key                TEXT NOT NULL,
-        provider           TEXT NOT NULL,
-        model              TEXT NOT NULL,
-        status             TEXT NOT NULL,   -- ok, error, interrupted, crashed
-        error              TEXT,
-        finish_reason      TEXT,
-        started_at         REAL NOT NULL,
-        duration           REAL NOT NULL,
-        first_token        REAL,            -- seconds from the start to the first piece of the answer
-        input_tokens       INTEGER,
-        output_tokens      INTEGER,
-        cache_read_tokens  INTEGER,
-        cache_write_tokens INTEGER,
-        reasoning_tokens   INTEGER,
-        cost_usd           REAL,
+        {_CALL}
         PRIMARY KEY (session_id, api_request_id)
     ) STRICT, WITHOUT ROWID;
 
@@ -135,29 +142,14 @@ MIGRATIONS: tuple[str, ...] = (
     ) STRICT;
     CREATE INDEX approvals_of_session ON approvals (session_id, state);
     """,
-    """
+    f"""
     ALTER TABLE model_calls ADD COLUMN purpose TEXT NOT NULL DEFAULT '';    -- what a plugin says that it asks for
 
     -- Model calls of plugins for which no session was recorded yet.
     CREATE TABLE outside_calls (
         session_id         TEXT NOT NULL,   -- the session that was not on record yet, or the process
         api_request_id     TEXT PRIMARY KEY,
-        turn_id            TEXT NOT NULL,
-        key                TEXT NOT NULL,
-        provider           TEXT NOT NULL,
-        model              TEXT NOT NULL,
-        status             TEXT NOT NULL,
-        error              TEXT,
-        finish_reason      TEXT,
-        started_at         REAL NOT NULL,
-        duration           REAL NOT NULL,
-        first_token        REAL,
-        input_tokens       INTEGER,
-        output_tokens      INTEGER,
-        cache_read_tokens  INTEGER,
-        cache_write_tokens INTEGER,
-        reasoning_tokens   INTEGER,
-        cost_usd           REAL,
+        {_CALL}
         purpose            TEXT NOT NULL
     ) STRICT, WITHOUT ROWID;
 
@@ -166,12 +158,10 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX outside_calls_of_plugins ON outside_calls (key, started_at);
 
     CREATE VIEW all_calls AS
-        SELECT session_id, api_request_id, turn_id, key, provider, model, status, started_at, input_tokens,
-               output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd, purpose
+        SELECT {_SEEN}
         FROM model_calls
         UNION ALL
-        SELECT session_id, api_request_id, turn_id, key, provider, model, status, started_at, input_tokens,
-               output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd, purpose
+        SELECT {_SEEN}
         FROM outside_calls;
     """,
     """

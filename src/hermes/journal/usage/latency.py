@@ -35,11 +35,9 @@ _PLUGINS = (
 )
 
 _ASKED_BY_PLUGINS = """
-    SELECT substr(key, 8), status, duration, cost_usd FROM {table}
+    SELECT substr(key, 8), 'models', status, duration, cost_usd FROM {table}
     WHERE substr(key, 1, 7) = 'plugin:' AND started_at >= :since
 """
-#: The site of a plugin under which the models it asked are listed.
-_MODELS_SITE = "models"
 
 
 class Figures(Struct, frozen=True):
@@ -72,66 +70,41 @@ def figures(store: Store, grouping: Grouping, since: float = 0.0) -> list[Figure
     return sorted(made, key=lambda one: (-one.total, one.name, one.detail))
 
 
-class _Sample:
-    """The calls of one name."""
-
-    __slots__ = ("cost", "failed", "seconds")
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-        self.failed = 0
-        self.cost: float | None = None
-
-    def add(self, seconds: float, *, ok: bool, cost: float | None = None) -> None:
-        self.seconds.append(seconds)
-        self.failed += not ok
-        if cost is not None:
-            self.cost = (self.cost or 0.0) + cost
-
-
 def _models(store: Store, since: float) -> list[Figures]:
-    samples: dict[tuple[str, str], _Sample] = {}
-    rows = store.read(lambda connection: connection.execute(_MODELS, (since,)).fetchall())
-    for model, provider, status, seconds, cost in rows:
-        samples.setdefault((model, provider), _Sample()).add(seconds, ok=status == "ok", cost=cost)
-    return _summed_up(samples)
+    return _summed_up(store.read(lambda connection: connection.execute(_MODELS, (since,)).fetchall()))
 
 
 def _tools(store: Store, since: float) -> list[Figures]:
     decode = msgspec.json.Decoder(_ToolDuration).decode
-    samples: dict[tuple[str, str], _Sample] = {}
-    for (text,) in store.read(lambda connection: connection.execute(_TOOLS, (since,)).fetchall()):
-        body = decode(text)
-        samples.setdefault((body.name, ""), _Sample()).add(body.duration_ms / 1000, ok=body.status == "ok")
-    return _summed_up(samples)
+    rows = store.read(lambda connection: connection.execute(_TOOLS, (since,)).fetchall())
+    calls = (decode(text) for (text,) in rows)
+    return _summed_up((call.name, "", call.status, call.duration_ms / 1000, None) for call in calls)
 
 
 def _plugins(store: Store, since: float) -> list[Figures]:
     rows = store.read(lambda connection: connection.execute(_PLUGINS, (since,)).fetchall())
     called = [Figures(name, site, calls, failed, None, None, seconds) for name, site, calls, failed, seconds in rows]
     query = " UNION ALL ".join(_ASKED_BY_PLUGINS.format(table=table) for table in ("model_calls", "outside_calls"))
-    samples: dict[tuple[str, str], _Sample] = {}
-    for name, status, seconds, cost in store.read(
-        lambda connection: connection.execute(query, {"since": since}).fetchall()
-    ):
-        samples.setdefault((name, _MODELS_SITE), _Sample()).add(seconds, ok=status == "ok", cost=cost)
-    return [*called, *_summed_up(samples)]
-
-
-def _summed_up(samples: dict[tuple[str, str], _Sample]) -> list[Figures]:
     return [
-        Figures(
-            name,
-            detail,
-            len(sample.seconds),
-            sample.failed,
-            percentile(sample.seconds, 0.5),
-            percentile(sample.seconds, 0.95),
-            sum(sample.seconds),
-            sample.cost,
-        )
-        for (name, detail), sample in samples.items()
+        *called,
+        *_summed_up(store.read(lambda connection: connection.execute(query, {"since": since}).fetchall())),
     ]
+
+
+def _summed_up(calls: Iterable[tuple[str, str, str, float, float | None]]) -> list[Figures]:
+    """The calls by name and detail, each with its status, its seconds and its cost."""
+    samples: dict[tuple[str, str], list[tuple[str, float, float | None]]] = {}
+    for name, detail, status, taken, cost in calls:
+        samples.setdefault((name, detail), []).append((status, taken, cost))
+    made: list[Figures] = []
+    for name, sample in samples.items():
+        seconds = [taken for _, taken, _ in sample]
+        failed = sum(status != "ok" for status, _, _ in sample)
+        costs = [cost for _, _, cost in sample if cost is not None]
+        middle, most = percentile(seconds, 0.5), percentile(seconds, 0.95)
+        cost = sum(costs) if costs else None
+        made.append(Figures(*name, len(sample), failed, middle, most, sum(seconds), cost))
+    return made
 
 
 def percentile(values: Iterable[float], part: float) -> float:

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from hermes.journal.history.rows import FAMILY
 from hermes.journal.store.port import Store
 
 Grouping = Literal["day", "model", "plugin", "session"]
@@ -78,8 +79,7 @@ def total(rows: list[Used], name: str = "total", detail: str = "") -> Used:
 
 # -- one session ----------------------------------------------------------------------------------------------------
 
-_SESSION_QUERY = """
-    WITH RECURSIVE family(id) AS (SELECT :id UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_id = f.id)
+_SESSION_QUERY = f"""{FAMILY}
     SELECT m.spent_on, m.provider, m.model, count(*),
            coalesce(sum(m.input_tokens), 0) + coalesce(sum(m.cache_read_tokens), 0)
                + coalesce(sum(m.cache_write_tokens), 0),

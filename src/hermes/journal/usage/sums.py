@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hermes.journal.history.rows import FAMILY
 from hermes.journal.turns.steps import NOT_ASIDE, PLUGIN_KEY
 
 if TYPE_CHECKING:
@@ -20,10 +21,6 @@ _SUM = (
     "SELECT coalesce(sum(cost_usd), 0.0), coalesce(sum(tokens), 0), coalesce(sum(duration), 0.0), count(*) FROM "
     f"(SELECT {_COLUMNS} FROM model_calls WHERE {{condition}} UNION ALL "
     f"SELECT {_COLUMNS} FROM outside_calls WHERE {{condition}}) AS calls WHERE status <> 'crashed'"
-)
-#: A session and everything that was delegated in it.
-_FAMILY = (
-    "WITH RECURSIVE family(id) AS (SELECT :id UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_id = f.id) "
 )
 _OF_FAMILY = "session_id IN (SELECT id FROM family)"
 _OF_TURN = (
@@ -54,13 +51,13 @@ class Spent(NamedTuple):
 
 def spent_in_turn(store: Store, session_id: str, turn_id: str) -> Spent:
     """What a turn has taken, with the children that were started in it."""
-    family = _FAMILY.replace(":id", ":session")
+    family = FAMILY.replace(":id", ":session")
     return _sum(store, family, _OF_TURN, {"id": turn_id, "session": session_id})
 
 
 def spent_in_session(store: Store, session_id: str) -> Spent:
     """What a session has taken, with its children."""
-    return _sum(store, _FAMILY, _OF_FAMILY, {"id": session_id})
+    return _sum(store, FAMILY, _OF_FAMILY, {"id": session_id})
 
 
 def spent_today(store: Store, *, plugin: str = "", principal: str = "", own: frozenset[str] = frozenset()) -> SharedSum:

@@ -10,8 +10,7 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -90,9 +89,9 @@ class ConformanceCheck:
         self._register = PluginFunction("register", plugin if callable(plugin) else _register_stand_in, start)
 
     def run(self) -> None:
-        before = ProcessState.now()
+        before = _process_state()
         host = self._load()
-        for change in before.changes():
+        for change in _changes_since(before):
             self._findings.add("global-state", f"loading the plugin changed {change}", self._register.source)
         if host is None:
             return
@@ -278,45 +277,26 @@ class LoadFailure(logging.Handler):
         return found if found.file else start
 
 
-@dataclass(frozen=True)
-class ProcessState:
-    """Things a plugin shares with everything else in the process."""
+def _process_state() -> dict[str, Any]:
+    """What a plugin shares with everything else in the process, by name."""
+    return {
+        "the working directory": os.getcwd(),  # noqa: PTH109  (compared, never used as a path)
+        "the environment": dict(os.environ),
+        "sys.path": list(sys.path),
+        "sys.stdout or sys.stderr": (sys.stdout, sys.stderr),
+        "sys.excepthook or threading.excepthook": (sys.excepthook, threading.excepthook),
+        "the handlers of the root logger": list(logging.getLogger().handlers),
+    }
 
-    folder: str
-    environment: dict[str, str]
-    path: list[str]
-    streams: tuple[Any, ...]
-    exception_hooks: tuple[Any, ...]
-    log_handlers: list[Any]
 
-    @classmethod
-    def now(cls) -> ProcessState:
-        return cls(
-            os.getcwd(),  # noqa: PTH109  (compared, never used as a path)
-            dict(os.environ),
-            list(sys.path),
-            (sys.stdout, sys.stderr),
-            (sys.excepthook, threading.excepthook),
-            list(logging.getLogger().handlers),
-        )
-
-    def changes(self) -> list[str]:
-        """The differences to now, as text."""
-        now = ProcessState.now()
-        names = sorted(
-            name
-            for name in self.environment.keys() | now.environment.keys()
-            if self.environment.get(name) != now.environment.get(name)
-        )
-        found = {
-            "the working directory": self.folder != now.folder,
-            f"the environment ({', '.join(names)})": bool(names),
-            "sys.path": self.path != now.path,
-            "sys.stdout or sys.stderr": self.streams != now.streams,
-            "sys.excepthook or threading.excepthook": self.exception_hooks != now.exception_hooks,
-            "the handlers of the root logger": self.log_handlers != now.log_handlers,
-        }
-        return [what for what, changed in found.items() if changed]
+def _changes_since(before: dict[str, Any]) -> Iterator[str]:
+    """The differences to now, as text."""
+    for what, now in _process_state().items():
+        if what == "the environment" and now != before[what]:
+            variables = {name for name, _ in now.items() ^ before[what].items()}
+            yield f"{what} ({', '.join(sorted(variables))})"
+        elif now != before[what]:
+            yield what
 
 
 def _ends(thread: threading.Thread) -> bool:

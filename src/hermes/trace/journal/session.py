@@ -22,7 +22,6 @@ from hermes.journal.history.rows import (
     turns_of,
 )
 from hermes.journal.questions import QuestionRow, questions_of
-from hermes.journal.records import Compaction, SetupRecord, UnreadableRecord
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 from hermes.trace.clean import Cleaner
@@ -75,42 +74,42 @@ class _SessionReader:
             parent_id=facts.parent_id or "",
             parent_tool_call_id=facts.parent_call or "",
         )
-        for turn in self._turns(session, facts):
-            session.turns.append(_TurnAssembly(turn, self.clean).run())
+        self._add_turns(session, facts)
         self._add_children(session)
         return session
 
-    def _turns(self, session: SessionRecord, facts: SessionFacts) -> list[TurnRows]:
-        """The turns with what belongs to each; fills in what a session has once."""
-        turns = [TurnRows(turn) for turn in turns_of(self.connection, session.id)]
-        by_id = {turn.row.id: turn for turn in turns}
-        self._add_events(session, by_id)
+    def _add_turns(self, session: SessionRecord, facts: SessionFacts) -> None:
+        """The turns, with what belongs to each, and what a session has once."""
+        turns: dict[str, _TurnAssembly] = {}
+        for row in turns_of(self.connection, session.id):
+            copied = bool(facts.branched_from) and row.started_at < facts.created_at
+            turns[row.id] = _TurnAssembly(row, copied, self.clean)
+            session.turns.append(turns[row.id].turn)
         for call in calls_of(self.connection, session.id):
-            if call.turn_id in by_id:
-                by_id[call.turn_id].calls.append(call)
+            if call.turn_id in turns:
+                turns[call.turn_id].add_call(call)
             elif not call.turn_id:
-                session.side_calls.append(side_call(call, self.clean))
+                session.side_calls.append(_side_call(call, self.clean))
+        self._add_events(session, turns)
         for question in questions_of(self.connection, session.id):
-            if question.kind == "approval" and question.turn_id in by_id:
-                by_id[question.turn_id].approvals.append(question)
+            if question.kind == "approval" and question.turn_id in turns:
+                turns[question.turn_id].add_approval(question)
         # What was said to the model inside a turn by others than the user who asked and the tools.
         for said in messages_of(self.connection, session.id, role="user"):
             if said.step > 0:
-                turns[said.turn].said.append((said.step, said.position, unpack(self.connection, said.body)))
-        for turn in turns:
-            turn.copied = bool(facts.branched_from) and turn.row.started_at < facts.created_at
-        return turns
+                message = unpack(self.connection, said.body)
+                turns[session.turns[said.turn].id].add_message(said.step, said.position, message)
 
-    def _add_events(self, session: SessionRecord, turns: dict[str, TurnRows]) -> None:
+    def _add_events(self, session: SessionRecord, turns: dict[str, _TurnAssembly]) -> None:
         for event in read_events(self.connection, session.id):
             turn, record = turns.get(event.turn_id), event.record
-            if isinstance(record, UnreadableRecord):
+            if isinstance(record, records.UnreadableRecord):
                 raise ValueError(f"{event} of session {session.id} cannot be read: {record.reason}")
-            if isinstance(record, Compaction) and event.kind == "compacted":
-                session.marks.append(compaction_mark(event.at, record, self.clean))
+            if isinstance(record, records.Compaction) and event.kind == "compacted":
+                session.marks.append(_compaction_mark(event.at, record, self.clean))
             elif turn is not None:
-                turn.events.append(event)
-                if isinstance(record, SetupRecord) and not session.system_prompt:
+                turn.add_event(event)
+                if isinstance(record, records.SetupRecord) and not session.system_prompt:
                     session.system_prompt = self.clean.text(record.system)
                     session.tools = self.clean.value(record.tools)
 
@@ -146,20 +145,7 @@ def _goal(child: SessionRecord, tool: ToolStep | None) -> str:
 # -- one turn ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class TurnRows:
-    """Everything the journal has of one turn, each in order."""
-
-    row: TurnFacts
-    events: list[ReadEvent] = field(default_factory=list[ReadEvent])
-    calls: list[StoredCallRow] = field(default_factory=list[StoredCallRow])
-    approvals: list[QuestionRow] = field(default_factory=list[QuestionRow])
-    #: Step, position and message.
-    said: list[tuple[int, int, Any]] = field(default_factory=list[tuple[int, int, Any]])
-    copied: bool = False
-
-
-def compaction_mark(at: float, compaction: records.Compaction, clean: Cleaner) -> Mark:
+def _compaction_mark(at: float, compaction: records.Compaction, clean: Cleaner) -> Mark:
     """A recorded compaction as a mark: the summary, not the messages that stayed."""
     data = {
         "reason": compaction.reason,
@@ -171,7 +157,7 @@ def compaction_mark(at: float, compaction: records.Compaction, clean: Cleaner) -
     return Mark("compacted", at, data)
 
 
-def side_call(call: StoredCallRow, clean: Cleaner) -> SideCall:
+def _side_call(call: StoredCallRow, clean: Cleaner) -> SideCall:
     """A question beside the conversation."""
     return SideCall(call.key.removeprefix("side:"), _attempt(call, clean), _usage(call))
 
@@ -179,64 +165,61 @@ def side_call(call: StoredCallRow, clean: Cleaner) -> SideCall:
 class _TurnAssembly:
     """Puts the record of one turn together, as far as it has come."""
 
-    def __init__(self, rows: TurnRows, clean: Cleaner) -> None:
-        self._rows = rows
+    def __init__(self, row: TurnFacts, copied: bool, clean: Cleaner) -> None:
         self._clean = clean
-        row = rows.row
-        self._turn = TurnRecord(row.id, row.task_id, "", row.started_at, row.ended_at)
-        self._turn.status = cast("RunStatus", row.state)  # it was started, so that it does not wait
-        self._turn.undone, self._turn.copied = bool(row.undone), rows.copied
-        self._turn.answer = clean.text(row.answer or "")
-        self._turn.error = clean.text(row.error or "")
+        self.turn = TurnRecord(
+            row.id,
+            row.task_id,
+            "",
+            row.started_at,
+            row.ended_at,
+            cast("RunStatus", row.state),  # it was started, so that it does not wait
+            answer=clean.text(row.answer or ""),
+            error=clean.text(row.error or ""),
+            undone=bool(row.undone),
+            copied=copied,
+        )
         #: Steps by their number, and tool calls by their key.
         self._steps: dict[int, ModelStep] = {}
         self._tools: dict[str, ToolStep] = {}
 
-    def run(self) -> TurnRecord:
-        self._add_calls()
-        self._turn.steps = [self._steps[number] for number in sorted(self._steps)]
-        self._add_events()
-        self._add_approvals()
-        self._add_messages()
-        return self._turn
+    def add_call(self, call: StoredCallRow) -> None:
+        """Add an attempt at a provider. All of them come before the events."""
+        kind, _, rest = call.key.partition(":")
+        if kind != "model" or not rest.isdecimal():
+            self.turn.side_calls.append(_side_call(call, self._clean))
+            return
+        number = int(rest)
+        if number not in self._steps:
+            self._steps[number] = ModelStep(number, [])
+            self.turn.steps = [self._steps[known] for known in sorted(self._steps)]
+        step = self._steps[number]
+        step.add_attempt(_attempt(call, self._clean))
+        if call.status == "ok":
+            step.usage, step.finish_reason = _usage(call), call.finish_reason or ""
 
-    # -- model calls --------------------------------------------------------------------------------------------
-
-    def _add_calls(self) -> None:
-        for call in self._rows.calls:
-            kind, _, rest = call.key.partition(":")
-            if kind == "model" and rest.isdecimal():
-                step = self._steps.setdefault(int(rest), ModelStep(int(rest), []))
-                step.add_attempt(_attempt(call, self._clean))
-                if call.status == "ok":
-                    step.usage, step.finish_reason = _usage(call), call.finish_reason or ""
-            else:
-                self._turn.side_calls.append(side_call(call, self._clean))
-
-    # -- events -------------------------------------------------------------------------------------------------
-
-    def _add_events(self) -> None:
-        turn = self._turn
-        for event in self._rows.events:
-            match event.record:
-                case records.StartRecord(message):
-                    turn.user_message = self._clean.value(message.get("content") or "")
-                case records.ResumptionRecord():
-                    turn.marks.append(Mark("resumed", event.at))
-                case records.UndoingRecord():
-                    turn.marks.append(Mark("undone", event.at))
-                case records.SetupRecord(context=context):
-                    turn.context = self._clean.text(context)
-                case records.ReplyRecord(reply=reply):
-                    self._add_reply(self._steps.get(records.step_place(event.key).step), reply)
-                case records.ClaimRecord() as claim:
-                    self._claim_tool(event, claim)
-                case records.CallRecord() as call:
-                    self._end_tool(event, call)
-                case records.Compaction() as compaction:
-                    turn.marks.append(compaction_mark(event.at, compaction, self._clean))
-                case _:
-                    pass
+    def add_event(self, event: ReadEvent) -> None:
+        """Add what an event says."""
+        turn = self.turn
+        match event.record:
+            case records.StartRecord(message):
+                turn.user_message = self._clean.value(message.get("content") or "")
+            case records.ResumptionRecord():
+                turn.marks.append(Mark("resumed", event.at))
+            case records.UndoingRecord():
+                turn.marks.append(Mark("undone", event.at))
+            case records.SetupRecord(context=context):
+                turn.context = self._clean.text(context)
+            case records.ReplyRecord(reply=reply):
+                self._add_reply(self._steps.get(records.step_place(event.key).step), reply)
+            case records.ClaimRecord() as claim:
+                self._claim_tool(event, claim)
+            case records.CallRecord() as call:
+                self._end_tool(event, call)
+            case records.Compaction() as compaction:
+                turn.marks.append(_compaction_mark(event.at, compaction, self._clean))
+            case _:
+                pass
 
     def _add_reply(self, step: ModelStep | None, reply: records.StoredReply) -> None:
         if step is None:
@@ -250,7 +233,7 @@ class _TurnAssembly:
     def _tools_of(self, key: str) -> list[ToolStep]:
         """Where a call belongs: to the step that asked for it, or to none when a plugin made it."""
         step = self._steps.get(records.step_place(key).step) if key.startswith("tool:") else None
-        return self._turn.other_tools if step is None else step.tools
+        return self.turn.other_tools if step is None else step.tools
 
     def _claim_tool(self, event: ReadEvent, claim: records.ClaimRecord) -> None:
         tool = self._tools[event.key] = ToolStep(claim.id, claim.name, self._clean.value(claim.args), event.at)
@@ -266,33 +249,20 @@ class _TurnAssembly:
         tool.error_message = self._clean.text(call.error_message or "")
         put_ended(self._tools_of(event.key), tool)
 
-    # -- the rest -----------------------------------------------------------------------------------------------
+    def add_approval(self, row: QuestionRow) -> None:
+        """Add a question about a call, and its answer."""
+        tool = self._tools.get(row.key)
+        if tool is None:
+            return  # the call it was about has yet to begin
+        tool.started_at = min(tool.started_at, row.created_at)
+        asked = (tool.tool_call_id, self._clean.text(row.subject), row.description, row.rules, row.surface)
+        tool.approvals.append(ApprovalRecord(*asked, row.created_at, row.answered_at, row.answer or ""))
 
-    def _add_approvals(self) -> None:
-        for row in self._rows.approvals:
-            tool = self._tools.get(row.key)
-            if tool is None:
-                continue  # the call it was about has yet to begin
-            tool.started_at = min(tool.started_at, row.created_at)
-            tool.approvals.append(
-                ApprovalRecord(
-                    tool.tool_call_id,
-                    self._clean.text(row.subject),
-                    row.description,
-                    row.rules,
-                    row.surface,
-                    row.created_at,
-                    row.answered_at,
-                    row.answer or "",
-                )
-            )
-
-    def _add_messages(self) -> None:
-        """What else the model was given: before its own step at position 0, else before the one that follows."""
-        for number, position, message in self._rows.said:
-            step = self._steps.get(number + (position > 0))
-            if step is not None:
-                step.messages.append(self._clean.value(message))
+    def add_message(self, number: int, position: int, message: Any) -> None:
+        """Add what else the model was given: before its own step at position 0, else before the one that follows."""
+        step = self._steps.get(number + (position > 0))
+        if step is not None:
+            step.messages.append(self._clean.value(message))
 
 
 def _attempt(call: StoredCallRow, clean: Cleaner) -> AttemptRecord:
@@ -311,11 +281,5 @@ def _attempt(call: StoredCallRow, clean: Cleaner) -> AttemptRecord:
 def _usage(call: StoredCallRow) -> UsageRecord | None:
     if call.input_tokens is None and call.output_tokens is None:
         return None
-    return UsageRecord(
-        input_tokens=call.input_tokens or 0,
-        output_tokens=call.output_tokens or 0,
-        cache_read_tokens=call.cache_read_tokens or 0,
-        cache_write_tokens=call.cache_write_tokens or 0,
-        reasoning_tokens=call.reasoning_tokens or 0,
-        cost_usd=call.cost_usd,
-    )
+    *counts, _ = UsageRecord.__struct_fields__
+    return UsageRecord(*(getattr(call, name) or 0 for name in counts), cost_usd=call.cost_usd)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hermes.base.config.schema.sections import JournalConfig
+from hermes.journal.history.lists import overview
 from hermes.journal.history.passages import families, family_of, last_result, passage
 from hermes.journal.leases import SessionInfo
 from hermes.journal.sessions import Sessions
@@ -18,7 +19,6 @@ from hermes.journal.store.port import Store, open_store
 from hermes.journal.turns.recovery import dead_letters
 from hermes.journal.turns.steps import ModelCallRow, record_plugin_calls
 from hermes.journal.usage import latency
-from hermes.journal.usage.overview import overview
 from hermes.journal.usage.plugins import PluginCalls, plugin_totals, recent_counters, record_plugin_counters
 from hermes.journal.usage.spending import GROUPINGS, session_spending, usage_by
 from hermes.journal.usage.sums import spent_in_session, spent_in_turn, spent_today

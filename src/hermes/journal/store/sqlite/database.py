@@ -265,20 +265,22 @@ def damaged(path: Path, text: str) -> JournalCorrupt:
     )
 
 
+_NO_ACCESS = (
+    "cannot open or write {path} ({text}); check the permissions of {path.parent}, or set HERMES_HOME to another folder"
+)
+#: The beginning of a code of SQLite, and what it means to the user.
+_MEANINGS = (
+    ("SQLITE_FULL", "no space left for {path}; free some and run the same command again"),
+    *((code, _NO_ACCESS) for code in ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")),
+    ("SQLITE_IOERR", "the disk refused to read or write {path} ({text}); free space or check the disk"),
+    ("SQLITE_BUSY", "{path} is locked by another program ({text}); close it and try again"),
+    ("", "the journal {path} failed: {text}"),
+)
+
+
 def _explain_sqlite(error: sqlite3.Error, path: Path) -> JournalError:
-    text = str(error)
-    code = _code(error)
+    text, code = str(error), _code(error)
     if code.startswith("SQLITE_CORRUPT") or code == "SQLITE_NOTADB":
         return damaged(path, text)
-    if code == "SQLITE_FULL":
-        return JournalError(f"no space left for {path}; free some and run the same command again")
-    if code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-        return JournalError(
-            f"cannot open or write {path} ({text}); check the permissions of {path.parent}, "
-            f"or set HERMES_HOME to another folder"
-        )
-    if code.startswith("SQLITE_IOERR"):
-        return JournalError(f"the disk refused to read or write {path} ({text}); free space or check the disk")
-    if code.startswith("SQLITE_BUSY"):
-        return JournalError(f"{path} is locked by another program ({text}); close it and try again")
-    return JournalError(f"the journal {path} failed: {text}")
+    meaning = next(meaning for beginning, meaning in _MEANINGS if code.startswith(beginning))
+    return JournalError(meaning.format(path=path, text=text))

@@ -129,29 +129,20 @@ class SqliteSearchIndex(SearchIndex):
     # -- the file -----------------------------------------------------------------------------------------------
 
     def _with_index(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return self._try_with_index(work)
-        except sqlite3.Error as error:
-            if "no such module" in str(error):
-                raise JournalError(
-                    "this Python's SQLite has no full-text search (FTS5); sessions cannot be searched"
-                ) from error
-            if not _is_damage(error):
-                raise explain(error, self.path) from error
-        # Only this derived file is thrown away; the truth it was built from is untouched.
-        self.discard()
-        try:
-            return self._try_with_index(work)
-        except sqlite3.Error as error:
-            raise explain(error, self.path) from error
-
-    def _try_with_index(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            index = self._connect()
-        except OSError as error:
-            raise explain(error, self.path) from error
-        with contextlib.closing(index):
-            return work(index)
+        for is_last in (False, True):
+            try:
+                with contextlib.closing(self._connect()) as index:
+                    return work(index)
+            except (OSError, sqlite3.Error) as error:
+                if "no such module" in str(error):
+                    raise JournalError(
+                        "this Python's SQLite has no full-text search (FTS5); sessions cannot be searched"
+                    ) from error
+                if is_last or isinstance(error, OSError) or not _is_damage(error):
+                    raise explain(error, self.path) from error
+            # Only this derived file is thrown away; the truth it was built from is untouched.
+            self.discard()
+        raise AssertionError("the last attempt returned or raised")
 
     def _connect(self) -> sqlite3.Connection:
         if not self.path.exists():

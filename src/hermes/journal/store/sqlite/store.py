@@ -103,17 +103,11 @@ class SqliteStore(Store):
     # -- writing ------------------------------------------------------------------------------------------------
 
     def write(self, work: Callable[[JournalConnection], T]) -> T:
-        """Run ``work`` in a transaction and return its result once that is on disk."""
         result = self.write_soon(work)
         self.sync()
         return result
 
     def write_soon(self, work: Callable[[JournalConnection], T]) -> T:
-        """Run ``work`` in a transaction and return its result.
-
-        It is written, so that the death of this process does not undo it, and is being brought to the disk. ``sync``
-        waits for that.
-        """
         write = _Write(work)
         self._waiting.append(write)
         with self._commit_lock:
@@ -122,12 +116,10 @@ class SqliteStore(Store):
         return write.result()
 
     def start_sync(self) -> None:
-        """Bring what is written to the disk, beside this thread."""
         if not self.is_scratch:
             self._log.start()
 
     def sync(self) -> None:
-        """Return once everything that was written so far is on disk, so that it survives a power failure too."""
         try:
             if not self.is_scratch:
                 self._log.wait()

@@ -40,8 +40,8 @@ from hermes.surfaces.cli.terminal import cells, fitted, has_colour, one_line, sh
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from hermes.journal.history.lists import Overview
     from hermes.journal.history.tail import StreamedEvent
-    from hermes.journal.usage.overview import Overview
     from hermes.trace.records import SessionRecord
 
 DEFAULT_LIMIT = 20
@@ -80,7 +80,7 @@ _HEADINGS = ("ID", "STARTED", "TURNS", "CALLS", "TOOLS", "TOKENS", "COST")
 
 
 def _list(args: argparse.Namespace) -> Report:
-    from hermes.journal.usage.overview import overview
+    from hermes.journal.history.lists import overview
 
     limit: int = args.limit or (_NO_LIMIT if args.all else DEFAULT_LIMIT)
     with open_store() as store, contextlib.closing(store.new_runner()) as runner:
