@@ -6,14 +6,9 @@ import os
 import sqlite3
 import sys
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-#: The folders of tests that close what they open. Others still have tests in which a server is left while it works.
-CLOSING = frozenset({"checkpoints", "journal", "schedules", "trace", "web"})
-_TESTS = Path(__file__).parents[1]
 
 #: Where connections were opened that were left to the garbage collector, since the last look.
 _left: list[str] = []
@@ -46,11 +41,8 @@ def _watched(*arguments: Any, **options: Any) -> sqlite3.Connection:
 
 
 @pytest.fixture(autouse=True)
-def no_connection_is_left_open(request: pytest.FixtureRequest) -> Generator[None]:
+def no_connection_is_left_open() -> Generator[None]:
     """What a test left may be found in a later one: the message names the one that opened it."""
-    if request.path.relative_to(_TESTS).parts[0] not in CLOSING:
-        yield
-        return
     sqlite3.connect = _watched
     yield
     sqlite3.connect = _connect

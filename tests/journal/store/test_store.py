@@ -376,3 +376,23 @@ def test_a_journal_that_another_process_creates_at_this_moment_is_not_that_of_an
     monkeypatch.setattr(database, "_version", version_then_creation)
     found = open_store().read(lambda connection: connection.execute("SELECT id FROM sessions").fetchall())
     assert found == [("of the other process",)]
+
+
+@pytest.mark.sqlite_only
+def test_what_is_recorded_after_the_end_leaves_no_file_open(journal_path: Path) -> None:
+    """A turn's thread may outlive its host: its last words are kept, and its connection is not."""
+    store = SqliteStore(journal_path)
+    store.write(add("before"))
+    store.close()
+    store.write(add("after"))
+    assert store.read(lambda connection: connection.execute("SELECT COUNT(*) FROM sessions").fetchone()) == (2,)
+    names = {str(path) for path in store.files()}
+    assert [link for link in map(read_link, Path("/proc/self/fd").iterdir()) if link in names] == []
+
+
+def read_link(descriptor: Path) -> str:
+    """What a descriptor stands for; those of the listing itself are gone by now."""
+    try:
+        return str(descriptor.readlink())
+    except OSError:
+        return ""

@@ -60,6 +60,7 @@ class SqliteStore(Store):
         #: How many writes the last transaction had.
         self._last_group = 1
         self._damage: JournalCorrupt | None = None
+        self._is_closed = False
         self._log = LogSync(companion(path, "-wal"))
 
     def files(self) -> list[Path]:
@@ -113,6 +114,8 @@ class SqliteStore(Store):
         with self._commit_lock:
             if not write.finished:
                 self._commit_waiting()
+            if self._is_closed:
+                self._close_files()
         return write.result()
 
     def start_sync(self) -> None:
@@ -214,6 +217,9 @@ class SqliteStore(Store):
                 if explained is error:
                     raise
                 raise explained from error
+            finally:
+                if self._is_closed:
+                    self._close_reader()
 
     def change_mark(self) -> object:
         """The number that SQLite raises for a connection whenever another one has changed the file."""
@@ -252,23 +258,28 @@ class SqliteStore(Store):
     # -- life ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the connections, the last one under the lock because it folds the write-ahead log back."""
+        """Close the connections. A thread that still has something to record opens them for that alone."""
+        self._is_closed = True
         with self._reader_lock:
             self._close_reader()
         with self._commit_lock:
-            with contextlib.suppress(OSError):  # a caller that needs the result has waited for it
-                self._log.close()
-            self._close_writer()
-            if self._lock_file >= 0:
-                os.close(self._lock_file)
-                self._lock_file = -1
+            self._close_files()
 
     def _close_reader(self) -> None:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
 
+    def _close_files(self) -> None:
+        with contextlib.suppress(OSError):  # a caller that needs the result has waited for it
+            self._log.close()
+        self._close_writer()
+        if self._lock_file >= 0:
+            os.close(self._lock_file)
+            self._lock_file = -1
+
     def _close_writer(self) -> None:
+        """Close the writer under the lock, because the last connection folds the write-ahead log back."""
         writer, self._writer = self._writer, None
         if writer is None:
             return

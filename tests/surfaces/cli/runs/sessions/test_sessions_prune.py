@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 
@@ -55,13 +56,15 @@ class World:
 
 
 @pytest.fixture
-def world(home: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(home: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[World]:
     monkeypatch.setenv("HERMES_HOME", str(home))
     made = World(home)
     made.talk("old", 40)
     made.talk("child", 40, parent="old")
     made.talk("new", 2)
-    return made
+    yield made
+    made.store.close()
+    made.runner.close()
 
 
 def test_only_what_is_older_goes_with_its_children(world: World, capsys: pytest.CaptureFixture[str]) -> None:
