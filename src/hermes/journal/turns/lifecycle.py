@@ -57,19 +57,11 @@ def begin_turn(
         if connection.execute(f"SELECT {_UNFINISHED}", (session.id,)).fetchone()[0]:
             raise _unfinished_turn(session.id)
         ids = (turn_id, task_id, request_key, source or session.platform)
-        return _insert_started(connection, store, lease, ids, message)
+        place = (lease.session_id, lease.session_id, *ids, "running", LOOP_VERSION, lease.head_seq + 1, now(connection))
+        (ordinal,) = connection.execute(_INSERT_TURN.format(ordinal=_NEXT_ORDINAL), place).fetchall()[0]
+        return _started(connection, TurnJournal(store, lease, turn_id, ordinal, task_id, "running"), message)
 
     return store.write(write)
-
-
-def _insert_started(
-    connection: JournalConnection, store: Store, lease: Lease, ids: tuple[str, str, str, str], message: Message
-) -> TurnJournal:
-    """Add a turn that runs, to a session without an unfinished one."""
-    turn_id, task_id, *_ = ids
-    values = (lease.session_id, lease.session_id, *ids, "running", LOOP_VERSION, lease.head_seq + 1, now(connection))
-    (ordinal,) = connection.execute(_INSERT_TURN.format(ordinal=_NEXT_ORDINAL), values).fetchall()[0]
-    return _started(connection, TurnJournal(store, lease, turn_id, ordinal, task_id, "running"), message)
 
 
 _INSERT_TURN = (

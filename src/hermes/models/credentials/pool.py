@@ -36,16 +36,6 @@ WRITE_EVERY_SECONDS = 5.0
 NOT_STORED = "configured-"
 
 
-class _Change:
-    """The unwritten changes of one credential."""
-
-    __slots__ = ("fields", "requests")
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self.fields: StoredFields = {}
-
-
 class CredentialState:
     """The credentials of ``auth.json`` with the changes since: visible here at once, written to the file now and then.
 
@@ -55,7 +45,8 @@ class CredentialState:
     def __init__(self, file: AuthFile, clock: Callable[[], float] = time.time) -> None:
         self.file = file
         self._clock = clock
-        self._changes: dict[tuple[str, str], _Change] = {}
+        #: The unwritten changes of each credential: its fields, and the requests to add to its count.
+        self._changes: dict[tuple[str, str], tuple[StoredFields, int]] = {}
         self._lock = threading.Lock()
         self._written_at = clock()
         self._warned = False
@@ -78,9 +69,9 @@ class CredentialState:
     def note(self, credential: Credential, fields: StoredFields, *, requests: int = 0, urgent: bool = False) -> None:
         """Add a change. An urgent one, for other processes, is written at once."""
         with self._lock:
-            change = self._changes.setdefault((credential.provider, credential.id), _Change())
-            change.requests += requests
-            change.fields.update(fields)
+            key = (credential.provider, credential.id)
+            changed, counted = self._changes.get(key, ({}, 0))
+            self._changes[key] = {**changed, **fields}, counted + requests
             due = self._clock() - self._written_at > WRITE_EVERY_SECONDS
         if urgent or due:
             self.write()
@@ -88,12 +79,12 @@ class CredentialState:
     def write(self) -> None:
         """Write the changes to the file. A failure is not fatal: it is logged once, and retried later."""
         with self._lock:
-            stored = {key: change for key, change in self._changes.items() if not key[1].startswith(NOT_STORED)}
+            stored = [key for key in self._changes if not key[1].startswith(NOT_STORED)]
             if not stored:
                 return
             self._written_at = self._clock()
             try:
-                self.file.edit(lambda pool: _apply(pool, stored))
+                self.file.edit(lambda pool: self._apply(pool, stored))
             except HermesError as error:
                 if not self._warned:
                     log.warning("the state of the credentials is not kept: %s", error)
@@ -104,26 +95,24 @@ class CredentialState:
             self._warned = False
 
     def _current(self, provider: str, record: StoredFields) -> StoredFields:
-        change = self._changes.get((provider, str(record.get("id"))))
-        if change is None:
+        if (provider, record.get("id")) not in self._changes:
             return record
         current = dict(record)
-        _apply_change(current, change)
+        self._change(provider, current)
         return current
 
+    def _apply(self, pool: StoredRecords, changed: list[tuple[str, str]]) -> None:
+        for provider, identity in changed:
+            # One that was removed meanwhile stays removed.
+            for record in records_of(pool, provider):
+                if record.get("id") == identity:
+                    self._change(provider, record)
 
-def _apply(pool: StoredRecords, changes: dict[tuple[str, str], _Change]) -> None:
-    for (provider, identity), change in changes.items():
-        # One that was removed meanwhile stays removed.
-        for record in records_of(pool, provider):
-            if record.get("id") == identity:
-                _apply_change(record, change)
-
-
-def _apply_change(record: StoredFields, change: _Change) -> None:
-    apply_fields(record, change.fields)
-    count = record.get("request_count")
-    record["request_count"] = (count if isinstance(count, int) else 0) + change.requests
+    def _change(self, provider: str, record: StoredFields) -> None:
+        fields, requests = self._changes[provider, record["id"]]
+        apply_fields(record, fields)
+        count = record.get("request_count")
+        record["request_count"] = (count if isinstance(count, int) else 0) + requests
 
 
 class _Lease:

@@ -18,7 +18,7 @@ from hermes.journal.bodies import clean_text
 from hermes.journal.runner import Runner
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
-from hermes.service.schedules.schedule import Schedule, ScheduleError, ScheduleRun, session_id_of
+from hermes.service.schedules.schedule import RunState, Schedule, ScheduleError, ScheduleRun, session_id_of
 from hermes.service.schedules.store import SELECT_RUNS, read_schedules, run_row, update_schedule
 from hermes.service.schedules.timing import last_fire
 
@@ -131,7 +131,7 @@ class FireLedger:
             schedule = _schedule_of(connection, run)
             if schedule.state == "paused":
                 _update_run(connection, replace(run, state="skipped", ended_at=now, detail="the schedule is paused"))
-            elif len(found) < most and not _is_running(connection, run.schedule_id):
+            elif len(found) < most and not _has_run(connection, run.schedule_id, "running"):
                 run = replace(run, state="running", runner=self._runner.id, started_at=now)
                 _update_run(connection, run)
                 found.append(DueRun(schedule, run))
@@ -174,9 +174,9 @@ class FireLedger:
 
         if now - planned > settings.grace and (schedule.missed or settings.missed) == "skip":
             return row("skipped", f"missed by {now - planned:.0f} s{since}")
-        if not _is_running(connection, schedule.id):
+        if not _has_run(connection, schedule.id, "running"):
             return row("running", since)
-        if (schedule.overlap or settings.overlap) == "queue" and not _has_queued(connection, schedule.id):
+        if (schedule.overlap or settings.overlap) == "queue" and not _has_run(connection, schedule.id, "queued"):
             return row("queued", f"waits for the run before it{since}")
         return row("skipped", f"the run before it had not ended{since}")
 
@@ -188,7 +188,7 @@ class FireLedger:
         def write(connection: JournalConnection) -> DueRun:
             if not read_schedules(connection, "id = ?", (schedule.id,)):
                 raise ScheduleError(f"{schedule.name!r} has just been removed")
-            if _is_running(connection, schedule.id):
+            if _has_run(connection, schedule.id, "running"):
                 raise ScheduleError(f"{schedule.name!r} is running at this moment; wait for it to end")
             run = ScheduleRun(
                 schedule_id=schedule.id,
@@ -278,14 +278,9 @@ def _find_run(connection: JournalConnection, schedule_id: str, planned: float) -
     return None if row is None else run_row(row)
 
 
-def _is_running(connection: JournalConnection, schedule_id: str) -> bool:
-    query = "SELECT 1 FROM schedule_runs WHERE schedule_id = ? AND state = 'running' LIMIT 1"
-    return connection.execute(query, (schedule_id,)).fetchone() is not None
-
-
-def _has_queued(connection: JournalConnection, schedule_id: str) -> bool:
-    query = "SELECT 1 FROM schedule_runs WHERE schedule_id = ? AND state = 'queued' LIMIT 1"
-    return connection.execute(query, (schedule_id,)).fetchone() is not None
+def _has_run(connection: JournalConnection, schedule_id: str, state: RunState) -> bool:
+    query = "SELECT 1 FROM schedule_runs WHERE schedule_id = ? AND state = ? LIMIT 1"
+    return connection.execute(query, (schedule_id, state)).fetchone() is not None
 
 
 def _schedule_of(connection: JournalConnection, run: ScheduleRun) -> Schedule:

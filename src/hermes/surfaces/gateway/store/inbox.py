@@ -23,7 +23,6 @@ from hermes.surfaces.gateway.store.outbox import OutgoingMessage, insert_outgoin
 InboxState = Literal["queued", "waiting", "done", "dead"]
 
 _OPEN = "('queued', 'waiting')"
-_COLUMNS = "number, chat, platform, delivery, event, state, attempts, error, received_at"
 
 #: Fields of a message that are not stored.
 _LEFT_OUT = frozenset({"raw_message", "files"})
@@ -169,11 +168,10 @@ class Inbox:
         return self._select("state = 'dead' ORDER BY number DESC LIMIT ?", limit)
 
     def get(self, number: int) -> IncomingMessage | None:
-        found = self._select("number = ?", number)
-        return found[0] if found else None
+        return next(iter(self._select("number = ?", number)), None)
 
     def _select(self, condition: str, *values: Any) -> list[IncomingMessage]:
-        query = f"SELECT {_COLUMNS} FROM gateway_inbox WHERE {condition}"
+        query = f"SELECT {', '.join(IncomingMessage.__struct_fields__)} FROM gateway_inbox WHERE {condition}"
         rows = self._store.read(lambda connection: connection.execute(query, values).fetchall())
         return [IncomingMessage(*row) for row in rows]
 
@@ -181,20 +179,19 @@ class Inbox:
 
     def chat(self, key: str) -> ChatRow | None:
         """The conversation of that key, if there was one."""
-        query = f"{_CHATS} WHERE key = ?"
-        row = self._store.read(lambda connection: connection.execute(query, (key,)).fetchone())
-        return None if row is None else ChatRow(*row)
+        return next(iter(self._chats("WHERE key = ?", key)), None)
 
     def chats(self) -> list[ChatRow]:
         """All conversations, the one used last first."""
-        query = f"{_CHATS} ORDER BY last_at DESC"
-        rows = self._store.read(lambda connection: connection.execute(query).fetchall())
-        return [ChatRow(*row) for row in rows]
+        return self._chats("ORDER BY last_at DESC")
 
     def idle_chats(self, before: float) -> list[ChatRow]:
         """The conversations whose last message is older and whose session was not ended yet."""
-        query = f"{_CHATS} WHERE last_at < ? AND expired_at = 0 ORDER BY last_at LIMIT 100"
-        rows = self._store.read(lambda connection: connection.execute(query, (before,)).fetchall())
+        return self._chats("WHERE last_at < ? AND expired_at = 0 ORDER BY last_at LIMIT 100", before)
+
+    def _chats(self, condition: str, *values: Any) -> list[ChatRow]:
+        query = f"SELECT {', '.join(ChatRow.__struct_fields__)} FROM gateway_chats {condition}"
+        rows = self._store.read(lambda connection: connection.execute(query, values).fetchall())
         return [ChatRow(*row) for row in rows]
 
     def save_chat(self, chat: ChatRow) -> None:
@@ -220,17 +217,13 @@ class Inbox:
         self._store.write_soon(write)
 
 
-_CHATS = "SELECT key, platform, principal, session_id, source, last_at, expired_at FROM gateway_chats"
-
-
 def write_chat(connection: JournalConnection, chat: ChatRow) -> None:
     """Store a conversation, inside a transaction."""
     connection.execute(
-        "INSERT INTO gateway_chats (key, platform, principal, session_id, source, last_at, expired_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET principal = excluded.principal, "
-        "session_id = excluded.session_id, source = excluded.source, last_at = excluded.last_at, "
-        "expired_at = excluded.expired_at",
-        (chat.key, chat.platform, chat.principal, chat.session_id, chat.source, chat.last_at, chat.expired_at),
+        f"INSERT INTO gateway_chats ({', '.join(chat.__struct_fields__)}) VALUES (?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (key) DO UPDATE SET principal = excluded.principal, session_id = excluded.session_id, "
+        "source = excluded.source, last_at = excluded.last_at, expired_at = excluded.expired_at",
+        msgspec.structs.astuple(chat),
     )
 
 

@@ -139,11 +139,10 @@ class Outbox:
         """Have the messages that wait for their next attempt sent now: those of a chat, or of a whole platform."""
         now = time.time()
         change = f"UPDATE gateway_outbox SET due_at = ? WHERE {_WAITING} AND due_at > ? AND platform = ?"
-        if chat_id is None:
-            self._store.write(lambda connection: connection.execute(change, (now, now, platform)))
-        else:
-            values = (now, now, platform, chat_id)
-            self._store.write(lambda connection: connection.execute(f"{change} AND chat_id = ?", values))
+        values: tuple[Any, ...] = (now, now, platform)
+        if chat_id is not None:
+            change, values = f"{change} AND chat_id = ?", (*values, chat_id)
+        self._store.write(lambda connection: connection.execute(change, values))
 
     def settle_claims(self) -> int:
         """What a process that died was sending is unknown from now on; how many those are."""
@@ -170,10 +169,7 @@ class Outbox:
 
     def undelivered(self, limit: int = 50) -> list[OutboxRow]:
         """The messages that failed or whose outcome is unknown, the newest first."""
-        query = (
-            f"SELECT {_COLUMNS} FROM gateway_outbox WHERE state IN ('failed', 'unknown') ORDER BY number DESC LIMIT ?"
-        )
-        return [_row(row) for row in self._store.read(lambda c: c.execute(query, (limit,)).fetchall())]
+        return self._select("state IN ('failed', 'unknown') ORDER BY number DESC LIMIT ?", limit)
 
     def waiting_chats(self) -> list[WaitingChat]:
         """The chats with messages that wait to be sent, the one that waits longest first."""
@@ -191,9 +187,11 @@ class Outbox:
 
     def find(self, key: str) -> OutboxRow | None:
         """The message of that key."""
-        query = f"SELECT {_COLUMNS} FROM gateway_outbox WHERE key = ?"
-        row = self._store.read(lambda connection: connection.execute(query, (key,)).fetchone())
-        return None if row is None else _row(row)
+        return next(iter(self._select("key = ?", key)), None)
+
+    def _select(self, condition: str, *values: Any) -> list[OutboxRow]:
+        query = f"SELECT {_COLUMNS} FROM gateway_outbox WHERE {condition}"
+        return [_row(row) for row in self._store.read(lambda c: c.execute(query, values).fetchall())]
 
 
 def insert_outgoing(connection: JournalConnection, messages: Iterable[OutgoingMessage]) -> None:
