@@ -11,9 +11,8 @@ from typing import Any
 from hermes.base.config import Config
 from hermes.base.config.secrets import home_secrets
 from hermes.base.sanitize import Redactor
-from hermes.bundled.observability.otel.pipeline import OwnPipeline
+from hermes.bundled.observability.otel.pipeline import OtelTracing, OwnPipeline
 from hermes.bundled.observability.otel.settings import read_settings
-from hermes.bundled.observability.otel.tracing import OtelTracing
 from hermes.contract.events import Event
 from hermes.hooks.queue import BackgroundQueue
 from hermes.hooks.table import Hooks

@@ -22,14 +22,14 @@ SELECTED_BY = {
 }
 
 
-def _registration(kind: str, doc: str) -> Callable[[ProviderRegistrations, Any], None]:
+def _registration(kind: str, what: str, setting: str) -> Callable[[ProviderRegistrations, Any], None]:
     """A ``register_<kind>(provider)`` method."""
 
     def register(self: ProviderRegistrations, provider: Any) -> None:
         self._offer(kind, provider)  # pyright: ignore[reportPrivateUsage]
 
     register.__name__ = register.__qualname__ = f"register_{kind}"
-    register.__doc__ = doc
+    register.__doc__ = f"Offer {what}, selected by ``{setting}``." if setting else f"Offer {what}."
     return register
 
 
@@ -42,7 +42,7 @@ class ProviderRegistrations:
 
     _record: LoadedPlugin
 
-    register_memory_provider = _registration("memory_provider", "Offer a memory, selected by ``memory.provider``.")
+    register_memory_provider = _registration("memory_provider", "a memory", "memory.provider")
 
     def register_context_engine(self, engine: Any) -> None:
         """Offer a context engine, selected by ``context.engine``. One per plugin."""
@@ -62,25 +62,15 @@ class ProviderRegistrations:
             return
         self._add("model_provider", name, made)
 
-    register_cron_scheduler = _registration("cron_scheduler", "Offer a scheduler, selected by ``cron.provider``.")
-    register_image_gen_provider = _registration(
-        "image_gen_provider", "Offer image generation, selected by ``image_gen.provider``."
-    )
-    register_video_gen_provider = _registration(
-        "video_gen_provider", "Offer video generation, selected by ``video_gen.provider``."
-    )
-    register_web_search_provider = _registration(
-        "web_search_provider", "Offer web search, selected by ``web.search_backend``."
-    )
-    register_browser_provider = _registration(
-        "browser_provider", "Offer a browser, selected by ``browser.cloud_provider``."
-    )
-    register_tts_provider = _registration("tts_provider", "Offer speech, selected by ``tts.provider``.")
-    register_transcription_provider = _registration(
-        "transcription_provider", "Offer transcription, selected by ``stt.provider``."
-    )
+    register_cron_scheduler = _registration("cron_scheduler", "a scheduler", "cron.provider")
+    register_image_gen_provider = _registration("image_gen_provider", "image generation", "image_gen.provider")
+    register_video_gen_provider = _registration("video_gen_provider", "video generation", "video_gen.provider")
+    register_web_search_provider = _registration("web_search_provider", "web search", "web.search_backend")
+    register_browser_provider = _registration("browser_provider", "a browser", "browser.cloud_provider")
+    register_tts_provider = _registration("tts_provider", "speech", "tts.provider")
+    register_transcription_provider = _registration("transcription_provider", "transcription", "stt.provider")
     register_dashboard_auth_provider = _registration(
-        "dashboard_auth_provider", "Offer a way to sign in to the dashboard."
+        "dashboard_auth_provider", "a way to sign in to the dashboard", setting=""
     )
 
     def register_secret_source(self, source: Any) -> None:

@@ -17,9 +17,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from hermes.bundled.observability.otel.pipeline import OwnPipeline
+from hermes.bundled.observability.otel.pipeline import OtelTracing, OwnPipeline
 from hermes.bundled.observability.otel.settings import read_settings as read_otel_settings
-from hermes.bundled.observability.otel.tracing import OtelTracing
 from hermes.testing import OtlpReceiver
 from support import trace_runs
 from support.langfuse_rig import LangfuseRig, LangfuseServer

@@ -1,6 +1,7 @@
 """Base classes that plugins subclass for what they offer: default methods, and a list of those that have none.
 
-Image providers are in use; nothing calls the others yet. They are here so that published plugins import and register.
+Image providers and schedulers are in use; nothing calls the others yet. They are here so that published plugins import
+and register.
 Context engines and memory providers, which are in use too, are in ``engines``.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -159,6 +161,39 @@ class DashboardAuthProvider:
 
     def revoke_session(self, *, refresh_token: str) -> None:
         pass
+
+
+class CronScheduler:
+    """Decides when schedules fire; ``cron.provider`` selects one by its ``name``. What a run is stays with the host."""
+
+    name: str = ""
+    #: Runs a schedule now; set by the host that uses the scheduler.
+    fire_now: Callable[[str], bool] | None = None
+
+    def is_available(self) -> bool:
+        """Whether it can work here, found out without a network call."""
+        return True
+
+    def start(self, stop_event: threading.Event, *, adapters: Any = None, loop: Any = None, interval: int = 60) -> None:
+        """Fire schedules until ``stop_event`` is set; or arrange that something else does, and return."""
+        raise NotImplementedError(f"{self.name} does not implement start")
+
+    def stop(self) -> None:
+        """Release what it holds; the event is set already."""
+
+    def on_jobs_changed(self) -> None:
+        """A schedule was made, changed or removed."""
+
+    def reconcile(self) -> None:
+        """Bring what it has arranged in line with the schedules there are."""
+
+    def recover_interrupted(self) -> int:
+        """How many runs of dead processes were closed: none, since the host continues them."""
+        return 0
+
+    def fire_due(self, job_id: str, *, adapters: Any = None, loop: Any = None) -> bool:
+        """Run a schedule now. False when it is gone, or running already."""
+        return self.fire_now is not None and self.fire_now(job_id)
 
 
 @_abstract("fetch")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,20 +49,20 @@ def video(host: PluginHost) -> Names:
     }
 
 
+@dataclass
 class _MediaFiles:
     """Saves what a provider made in the host's cache."""
 
-    def __init__(self, host: PluginHost, what: str, extension: str) -> None:
-        self._host = host
-        self._what = what
-        self._extension = extension
+    host: PluginHost
+    what: str
+    extension: str
 
     def from_bytes(self, raw: bytes, *, prefix: str = "", extension: str = "") -> Path:
         """Write a file with a name of its own and return its path."""
-        folder = home_of(self._host) / "cache" / f"{self._what}s"
+        folder = home_of(self.host) / "cache" / f"{self.what}s"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        name = f"{prefix or self._what}_{time.strftime('%Y%m%d_%H%M%S')}_{os.urandom(4).hex()}"
-        path = folder / f"{name}.{extension or self._extension}"
+        name = f"{prefix or self.what}_{time.strftime('%Y%m%d_%H%M%S')}_{os.urandom(4).hex()}"
+        path = folder / f"{name}.{extension or self.extension}"
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(raw)
         return path
@@ -78,13 +79,13 @@ class _MediaFiles:
         """
         from hermes.base.http.fetch import fetch
 
-        config = config_of(self._host)
+        config = config_of(self.host)
         allowed = config is not None and config.security.allow_private_urls
-        limit = max_bytes or _MAX_BYTES[self._what]
+        limit = max_bytes or _MAX_BYTES[self.what]
         raw, kind = fetch(url, max_bytes=limit, timeout=timeout, allow_private=allowed)
         if not raw:
-            raise ValueError(f"the {self._what} is empty")
-        extension = kind.partition("/")[2] if kind.startswith(f"{self._what}/") else ""
+            raise ValueError(f"the {self.what} is empty")
+        extension = kind.partition("/")[2] if kind.startswith(f"{self.what}/") else ""
         extension = {"jpeg": "jpg", "quicktime": "mov"}.get(extension, extension)
         return self.from_bytes(raw, prefix=prefix, extension=extension if extension.isalnum() else "")
 

@@ -6,10 +6,9 @@ The names and fields are those that published adapters use.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from functools import cache
 from typing import Any, ClassVar
 
 _DASHES = (("——", "--"), ("—", "--"), ("–", "-"))  # noqa: RUF001  (what phones make of two hyphens)
@@ -116,19 +115,13 @@ class SessionSource:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields that are set."""
-        known = _field_names(type(self))
-        found = {name: value for name, value in vars(self).items() if name in known and value not in (None, False)}
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        found = {name: value for name, value in values.items() if value not in (None, False)}
         return {**found, "platform": self.platform.value}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> SessionSource:
-        known = _field_names(cls)
-        return cls(**{name: value for name, value in data.items() if name in known})
-
-
-@cache
-def _field_names(kind: type[SessionSource]) -> frozenset[str]:
-    return frozenset(one.name for one in fields(kind))
+        return cls(**{name: value for name, value in data.items() if name in cls.__dataclass_fields__})
 
 
 def build_session_key(

@@ -47,9 +47,9 @@ NAMES = {
     "agent.tts_provider": "bases: DEFAULT_OUTPUT_FORMAT VALID_OUTPUT_FORMATS TTSProvider resolve_output_format",
     "agent.video_gen_provider": "bases: VideoGenProvider media: video()",
     "agent.web_search_provider": "bases: WebSearchProvider get_provider_env",
-    "cron": "schedules: jobs()",
-    "cron.jobs": "schedules: jobs()",
-    "cron.scheduler_provider": "schedules: CronScheduler",
+    "cron": "runtime: jobs()",
+    "cron.jobs": "runtime: jobs()",
+    "cron.scheduler_provider": "bases: CronScheduler",
     "gateway.config": "messages: HomeChannel Platform PlatformConfig platforms: config()",
     "gateway.platform_registry": "platforms: PlatformEntry PlatformRegistry platform_registry=PlatformRegistry()",
     "gateway.platforms.base": _ADAPTER_NAMES,
@@ -181,11 +181,19 @@ def _import_for(host: PluginHost, own: str) -> Callable[..., ModuleType]:
             return importing
         if level or root not in ROOTS or root == own:
             return builtins.__import__(name, globals, locals, fromlist or (), level)
-        found = find_module(host, name) or _module_in_folder(name, fromlist, globals)
-        if found is None:
-            return _import_installed(name, globals, locals, fromlist)
-        # Like the real one: `import a.b` binds `a`, `from a.b import c` needs `a.b`.
-        return found if fromlist else find_module(host, root) or found
+        caller = str((globals or {}).get("__name__", ""))
+        found = find_module(host, name) or (_module_in_folder(name, caller) if fromlist else None)
+        if found is not None:
+            # Like the real one: `import a.b` binds `a`, `from a.b import c` needs `a.b`.
+            return found if fromlist else find_module(host, root) or found
+        # A module the table does not have, from a package that is really installed under that name.
+        try:
+            return builtins.__import__(name, globals, locals, fromlist or (), 0)
+        except ModuleNotFoundError as error:
+            if error.name != root:
+                raise
+            offered = ", ".join(known for known in NAMES if known.partition(".")[0] == root)
+            raise ModuleNotFoundError(f"No module named {name!r}; this host offers {offered}", name=name) from None
 
     importing = PluginImportlib(host, own)
     return plugin_import
@@ -204,17 +212,13 @@ class PluginImportlib(ModuleType):
         root = name.partition(".")[0]
         if root not in ROOTS or root == self._own:
             return import_module(name, package)
-        return find_module(self._host, name) or _module_in_folder(name, (name,)) or import_module(name, package)
+        return find_module(self._host, name) or _module_in_folder(name) or import_module(name, package)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module("importlib"), name)
 
 
-def _module_in_folder(
-    name: str,
-    fromlist: Sequence[str] | None,
-    globals: Mapping[str, object] | None = None,  # noqa: A002
-) -> ModuleType | None:
+def _module_in_folder(name: str, caller: str = "") -> ModuleType | None:
     """A module of a loaded plugin by its place in the folder of plugins: ``from plugins.web.mine.client import X``.
 
     A plugin that was moved to another place still finds its own modules under the old one.
@@ -222,32 +226,13 @@ def _module_in_folder(
     from hermes.plugins.loading.modules import PARENT, module_name
 
     root, *parts = name.split(".")
-    if root != "plugins" or not fromlist:
-        return None
-    own = ".".join(str((globals or {}).get("__name__", "")).split(".")[:2])
-    for length in range(len(parts), 0, -1):
+    own = ".".join(caller.split(".")[:2])
+    for length in range(len(parts) if root == "plugins" else 0, 0, -1):
         moved = f"{PARENT}.{parts[length - 1]}"
         for package in (module_name("/".join(parts[:length])), *([moved] if moved == own else ())):
             if package in sys.modules:
                 return import_module(".".join([package, *parts[length:]]))
     return None
-
-
-def _import_installed(
-    name: str,
-    globals: Mapping[str, object] | None,  # noqa: A002
-    locals: Mapping[str, object] | None,  # noqa: A002
-    fromlist: Sequence[str] | None,
-) -> ModuleType:
-    """A module the table does not have, from a package that is really installed under that name."""
-    root = name.partition(".")[0]
-    try:
-        return builtins.__import__(name, globals, locals, fromlist or (), 0)
-    except ModuleNotFoundError as error:
-        if error.name != root:
-            raise
-        offered = ", ".join(known for known in NAMES if known.partition(".")[0] == root)
-        raise ModuleNotFoundError(f"No module named {name!r}; this host offers {offered}", name=name) from None
 
 
 # -- the host that loaded a plugin -----------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
-"""The running host under the names that published plugins import: model calls, approvals, interrupts, sessions."""
+"""The running host under the names that published plugins import: model calls, approvals, jobs, sessions."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from hermes.base.config.schema.modes import UNASKED_MODE
@@ -163,6 +164,25 @@ def is_interrupted() -> bool:
     """Whether the turn that this code works for was cancelled."""
     scope = current_scope.get()
     return scope is not None and scope.interrupt.cancelled
+
+
+# -- cron.jobs -------------------------------------------------------------------------------------------------------
+
+
+def jobs(host: PluginHost) -> Names:
+    """``cron.jobs``: the schedules of the principal that the running work belongs to, as ``PluginJobs`` has them."""
+
+    def call(method: str, *args: Any, **options: Any) -> Any:
+        refuse_late_calls()
+        with host_work():
+            return getattr(cast("Any", host.services).schedules(), method)(*args, **options)
+
+    def list_jobs(include_disabled: bool = False) -> Any:
+        return call("list", include_disabled=include_disabled)
+
+    methods = ("create", "get", "update", "pause", "resume", "trigger", "remove")
+    named = {f"{method}_job": partial(call, method) for method in methods}
+    return {**named, "list_jobs": list_jobs, "load_jobs": partial(list_jobs, include_disabled=True)}
 
 
 # -- hermes_state, hermes_cli.profiles, agent.secret_scope, agent.delegation_context ---------------------------------

@@ -44,8 +44,7 @@ class HostExporter:
         self._loop = RelayLoop()
         self._clock = Clock()
         self._exporters = RuntimeExporters(relay, settings, cwd, self._loop, plugin)
-        self._clean = Cleaner(redactor)
-        self._sink = RelaySink(relay, self._exporters, self._clock, self._clean)
+        self._sink = RelaySink(relay, self._exporters, self._clock, Cleaner(redactor))
         self._trajectories = Trajectories(plugin, self._clock.event_seconds, redactor)
         self._queue: Any = None
         self._lock = threading.Lock()
@@ -74,7 +73,7 @@ class HostExporter:
         # With the turn: a program that ends waits here until its files are written.
         ctx.register_event_sink(self.finalize, events=[events.SessionFinalized])
         if self._is_inline:
-            calls = ManagedCalls(self._relay, exporters, self._sink, self._loop, self._clean)
+            calls = ManagedCalls(self._relay, exporters, self._sink, self._loop)
             ctx.register_middleware("llm_execution", calls.run_llm)
             ctx.register_middleware("tool_execution", calls.run_tool)
         disable = weakref.WeakMethod(self.disable)

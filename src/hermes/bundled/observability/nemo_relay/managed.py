@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes.contract.response import to_plain
-from hermes.trace.clean import Cleaner
 from hermes.trace.tracker import OpenAttempt, OpenTool
 
 from .loop import RelayLoop
@@ -168,14 +167,8 @@ def restored(changed: Any, shown: Any, real: Any) -> Any:
 class ManagedCalls:
     """The execution middleware of both kinds. A call whose start was not seen is run as if it were not there."""
 
-    def __init__(
-        self, relay: Relay, exporters: RuntimeExporters, sink: RelaySink, loop: RelayLoop, clean: Cleaner
-    ) -> None:
-        self._relay = relay
-        self._exporters = exporters
-        self._sink = sink
-        self._loop = loop
-        self._clean = clean
+    def __init__(self, relay: Relay, exporters: RuntimeExporters, sink: RelaySink, loop: RelayLoop) -> None:
+        self._relay, self._exporters, self._sink, self._loop = relay, exporters, sink, loop
         if not relay.knows_call_ids:
             log.warning(
                 "nemo-relay %s does not keep the ids of managed tool calls; equal calls at the same time "
@@ -221,4 +214,4 @@ class ManagedCalls:
             span.is_managed = call.took_over
 
     def _show(self, value: Any) -> Any:
-        return self._clean.value(to_plain(value))
+        return self._sink.clean.value(to_plain(value))

@@ -35,7 +35,7 @@ class RelaySink(TraceSink):
         self._relay = relay
         self._exporters = exporters
         self._clock = clock
-        self._clean = clean
+        self.clean = clean
         self._lock = threading.RLock()
         self.forget()
 
@@ -108,7 +108,7 @@ class RelaySink(TraceSink):
 
     def turn_started(self, turn: OpenTurn, event: events.TurnStarted | None, at: float) -> None:
         if event is not None:
-            data = {"user_message": self._clean.value(event.user_message)}
+            data = {"user_message": self.clean.value(event.user_message)}
             self._mark(self._scope(event.session_id, event), "hermes.turn.start", about_event(event), data)
 
     def turn_ended(self, turn: OpenTurn, event: events.TurnEnded | None, at: float, why: str = "") -> None:
@@ -118,7 +118,7 @@ class RelaySink(TraceSink):
         data = {
             "completed": event.completed,
             "interrupted": event.interrupted,
-            "reason": self._clean.text(event.reason),
+            "reason": self.clean.text(event.reason),
         }
         about = about_event(event, status=status, reason="")
         self._mark(self._scope(event.session_id, event), "hermes.turn.end", about, data)
@@ -142,9 +142,9 @@ class RelaySink(TraceSink):
         around = {name: value for name, value in around.items() if value}
         is_new = not before or around != scope.request
         scope.request = around
-        shown: dict[str, Any] = self._clean.value(around) if is_new else {}
+        shown: dict[str, Any] = self.clean.value(around) if is_new else {}
         shown["model"] = event.model
-        shown["messages"] = self._clean.value(messages[before:])
+        shown["messages"] = self.clean.value(messages[before:])
         if before:
             shown["messages_before"] = before
         return shown
@@ -161,20 +161,20 @@ class RelaySink(TraceSink):
 
     def _reply(self, message: dict[str, Any]) -> dict[str, Any]:
         """A reply in the form of the observer contract: its calls have names and arguments of their own."""
-        reply: dict[str, Any] = {"role": "assistant", "content": self._clean.text(message.get("content") or "")}
+        reply: dict[str, Any] = {"role": "assistant", "content": self.clean.text(message.get("content") or "")}
         if message.get("reasoning"):
-            reply["reasoning_content"] = self._clean.text(message["reasoning"])
+            reply["reasoning_content"] = self.clean.text(message["reasoning"])
         calls: list[dict[str, Any]] = message.get("tool_calls") or []
         reply["tool_calls"] = [{"id": call.get("id"), **self._function(call.get("function") or {})} for call in calls]
         return reply
 
     def _function(self, function: dict[str, Any]) -> dict[str, Any]:
-        return {"name": function.get("name"), "arguments": self._clean.text(function.get("arguments") or "")}
+        return {"name": function.get("name"), "arguments": self.clean.text(function.get("arguments") or "")}
 
     def attempt_failed(self, attempt: OpenAttempt | None, event: events.AttemptFailed, at: float) -> None:
         status = "cancelled" if event.reason == "interrupted" else "error"
         data = {name: getattr(event, name) for name in ("error", "reason", "retryable", "retry_count")}
-        self._end(attempt, event, self._clean.value(data), status, "hermes.api.error")
+        self._end(attempt, event, self.clean.value(data), status, "hermes.api.error")
 
     def attempt_abandoned(self, attempt: OpenAttempt, at: float, why: str) -> None:
         self._abandon(attempt)
@@ -185,7 +185,7 @@ class RelaySink(TraceSink):
         event = tool.event
         if isinstance(event, events.ToolEnded):
             return  # its start was never heard of
-        scope, args = self._scope(event.session_id, event), self._clean.value(event.args)
+        scope, args = self._scope(event.session_id, event), self.clean.value(event.args)
         about, call_id = about_event(event), event.tool_call_id
         tool.span = self._begin(scope, "tool", event.tool_name, args, about, tool_call_id=call_id)
 
@@ -193,7 +193,7 @@ class RelaySink(TraceSink):
         if event is None:
             self._abandon(tool)
         else:
-            result = self._clean.text(event.result)
+            result = self.clean.text(event.result)
             self._end(tool, event, result, event.status, "hermes.tool.response.unmatched")
 
     def approval(self, subject: OpenTool | OpenTurn | None, event: ApprovalEvent, at: float) -> None:
@@ -201,20 +201,20 @@ class RelaySink(TraceSink):
         about = about_event(event, **({"status": event.choice} if answered else {}))
         data = {name: value for name, value in asdict(event).items() if name not in _IDS and value is not UNSET}
         name = "hermes.approval.response" if answered else "hermes.approval.request"
-        self._mark(self._scope(event.session_id, event), name, about, self._clean.value(data))
+        self._mark(self._scope(event.session_id, event), name, about, self.clean.value(data))
 
     # -- child agents -------------------------------------------------------------------------------------------
 
     def child_started(self, child: OpenChild, at: float) -> None:
         event = child.event
         self._children[event.child_session_id] = event
-        data = {"goal": self._clean.text(event.child_goal)}
+        data = {"goal": self.clean.text(event.child_goal)}
         self._mark(self._scope(event.parent_session_id), "hermes.subagent.start", _family(event), data)
 
     def child_ended(self, parent: OpenTool | OpenTurn | None, event: events.ChildEnded, at: float) -> None:
         self.close(event.child_session_id, status=event.child_status)  # no more is heard of a child that is over
         self._children.pop(event.child_session_id, None)
-        data = {"summary": self._clean.text(event.child_summary), "duration_ms": event.duration_ms}
+        data = {"summary": self.clean.text(event.child_summary), "duration_ms": event.duration_ms}
         about = {**_family(event), "status": event.child_status}
         self._mark(self._scope(event.parent_session_id), "hermes.subagent.stop", about, data)
 

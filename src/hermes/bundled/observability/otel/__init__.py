@@ -18,12 +18,10 @@ def register(ctx: Any) -> None:
         log.info("OTEL_SDK_DISABLED is set: nothing is traced")
         return
     try:
-        from .pipeline import current_pipeline
+        from .pipeline import OtelTracing, current_pipeline
     except ImportError as error:
         missing = error.name or "OpenTelemetry"
         log.warning("nothing is traced: %s is not installed; 'hermes install otel' gets it", missing)
         return
-    from .tracing import OtelTracing
-
     manifest = ctx.manifest
     OtelTracing(lambda: current_pipeline(settings, manifest.key, manifest.version), settings, ctx.redactor).join(ctx)

@@ -1,10 +1,11 @@
-"""OTLP pipeline: the SDK's providers, ours or those of the application that Hermes is part of."""
+"""Live tracing over an OTLP pipeline: the SDK's providers, ours or those of the application that Hermes is part of."""
 
 from __future__ import annotations
 
 import atexit
 import os
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -17,9 +18,16 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 
+from hermes.base.sanitize import Redactor
+from hermes.contract.events import Event, SessionFinalized, SessionStarted
+from hermes.trace.formats import genai, openinference
 from hermes.trace.formats.genai import AGENT_NAME, SCHEMA_URL
 from hermes.trace.health import ExporterHealth
+from hermes.trace.otel.conventions import CONTENT_FIELDS, ConventionSpans
 from hermes.trace.otel.exporters import CountingIntake, CountingMetrics, CountingSpans, TimedFlush, count_lost, sdk_log
+from hermes.trace.otel.metrics import MetricsSink
+from hermes.trace.otel.spans import FlushSink, SpanMiddleware, SpanSink, surrounding_context
+from hermes.trace.tracker import TRACKED, Tracker
 
 from .settings import OtelSettings, check_protocol
 
@@ -31,6 +39,8 @@ _MAX_ATTRIBUTES = 8_192
 _LIMITS = ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "OTEL_ATTRIBUTE_COUNT_LIMIT")
 #: How a provider of ours is known, also to a copy of this module that was loaded for another host.
 _MARK = "hermes_pipeline"
+#: Fields that nothing is made from: a whole conversation is long, and is not copied in vain.
+_UNUSED = frozenset({"request", "request_messages", "response", "tools", "middleware_trace"})
 
 
 class OtelPipeline:
@@ -133,3 +143,48 @@ def _exporter(signal: str, settings: OtelSettings, otlp: Callable[..., T], conso
     if os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT") or not settings.endpoint:
         return otlp()
     return otlp(endpoint=f"{settings.endpoint.rstrip('/')}/v1/{signal}")
+
+
+class OtelTracing:
+    """Opened by the first turn: until then the application can set up providers of its own."""
+
+    def __init__(self, open_pipeline: Callable[[], OtelPipeline], settings: OtelSettings, redactor: Redactor) -> None:
+        self._open_pipeline = open_pipeline
+        self._settings = settings
+        self._redactor = redactor
+        self._opening = threading.Lock()
+        self._tracker: Tracker | None = None
+
+    def join(self, ctx: Any) -> None:
+        """Observe every turn, and the running of tools so that spans made there belong to the call."""
+        settings = self._settings
+        unused = _UNUSED if settings.capture_content else _UNUSED | CONTENT_FIELDS
+        ctx.register_event_sink(
+            self.take, events=[kind for kind in TRACKED if kind is not SessionStarted], leave_out=unused
+        )
+        middleware = SpanMiddleware(self.tracker)
+        ctx.register_middleware("tool_execution", middleware.run_tool)
+        if settings.propagate:
+            ctx.register_middleware("llm_execution", middleware.send_request)
+
+    def take(self, event: Event) -> None:
+        """Trace an event."""
+        if self._tracker is not None or not isinstance(event, SessionFinalized):
+            self.tracker().take(event)
+
+    def tracker(self) -> Tracker:
+        """The tracker of this host."""
+        if self._tracker is None:
+            with self._opening:
+                if self._tracker is None:
+                    self._tracker = self._open()
+        return self._tracker
+
+    def _open(self) -> Tracker:
+        pipeline, settings = self._open_pipeline(), self._settings
+        vocabulary = ConventionSpans((openinference, genai), self._redactor, content=settings.capture_content)
+        return Tracker(
+            SpanSink(pipeline.tracer, vocabulary, lambda: surrounding_context(settings.parent)),
+            MetricsSink(pipeline.meter),
+            FlushSink(lambda: pipeline.flush(settings.flush_seconds)),
+        )
