@@ -109,21 +109,29 @@ def write_private_document(path: Path, document: object) -> None:
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace a file's content in one step, keeping its mode; a new file is private to its owner."""
+    try:
+        replace_file(path, text.encode())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}; the file is unchanged") from None
+
+
+def replace_file(path: Path, data: bytes, *, mode: int | None = None, new_mode: int = 0o600) -> None:
+    """The same with bytes, and ``mode`` where it is given. Raises ``OSError``."""
     # A link (to a folder of dot files, say) stays a link: the file it leads to is replaced.
     target = Path(os.path.realpath(path))
-    fresh = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
+    fresh = target.with_name(f".{target.name[:100]}.{os.urandom(4).hex()}.tmp")
     try:
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "w", encoding="utf-8", newline="") as file:
-            os.fchmod(fd, mode)
-            file.write(text)
+        if mode is None and target.exists():
+            mode = target.stat().st_mode & 0o7777
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, new_mode if mode is None else 0o600)
+        with os.fdopen(fd, "wb") as file:
+            if mode is not None:
+                os.fchmod(fd, mode)
+            file.write(data)
             file.flush()
             os.fsync(fd)
         fresh.replace(target)
         _sync_directory(target.parent)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}; the file is unchanged") from None
     finally:
         fresh.unlink(missing_ok=True)
 

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from hermes.base.config.files import replace_file
+
 TRUTHY_STRINGS = frozenset({"1", "true", "yes", "on"})
 
 
@@ -103,23 +105,8 @@ def atomic_replace(tmp_path: str | Path, target: str | Path) -> str:
 
 
 def _write(path: Path, data: bytes, mode: int | None) -> None:
-    target = Path(os.path.realpath(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if mode is None and target.exists():
-        mode = target.stat().st_mode & 0o7777
-    part = target.with_name(f".{target.name[:100]}.{os.urandom(4).hex()}")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            if mode is not None:
-                os.fchmod(descriptor, mode)
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        part.replace(target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    path.resolve().parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, data, mode=mode, new_mode=0o666)
 
 
 def base_url_hostname(base_url: str) -> str:

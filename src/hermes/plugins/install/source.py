@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct
 
+from hermes.base.config.files import write_private_document
 from hermes.base.errors import PluginError
 from hermes.plugins.loading.discovery import manifest_in
 
@@ -168,9 +169,7 @@ def read_record(folder: Path | None) -> InstallRecord | None:
 
 def write_record(folder: Path, record: InstallRecord) -> None:
     """Write the record into the plugin's folder."""
-    file = folder / FILE_NAME
-    file.write_bytes(msgspec.json.format(msgspec.json.encode(record)))
-    file.chmod(0o600)
+    write_private_document(folder / FILE_NAME, record)
 
 
 def digests(folder: Path) -> dict[str, str]:

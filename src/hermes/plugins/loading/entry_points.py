@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import sys
@@ -11,6 +10,8 @@ import zlib
 from pathlib import Path
 
 import msgspec
+
+from hermes.base.config.files import replace_file
 
 log = logging.getLogger("hermes.plugins")
 
@@ -88,14 +89,10 @@ def _read(file: Path) -> _Index | None:
 
 
 def _write(file: Path, index: _Index) -> None:
-    part = file.with_name(f"{file.name}.{os.getpid()}")
     try:
         # The home may not be there yet, and what it will hold is for its owner alone.
         file.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file.parent.mkdir(exist_ok=True)
-        part.write_bytes(msgspec.json.encode(index))
-        part.replace(file)
+        replace_file(file, msgspec.json.encode(index))
     except OSError as error:
         log.debug("the index of entry points cannot be stored: %s", error)
-        with contextlib.suppress(OSError):
-            part.unlink()

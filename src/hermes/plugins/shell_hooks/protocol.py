@@ -127,13 +127,8 @@ def _answer(event: str, document: Any) -> Any:
     if not isinstance(document, dict):
         raise HookCommandFailed(f"it printed a JSON {_noun(document)}; an object is expected, such as {{}}")
     fields = cast("dict[str, Any]", document)
-    if event == "pre_llm_call":
-        return _context(fields)
-    if event == "pre_tool_call":
-        return _decision(fields)
-    if event == "pre_verify":
-        return _nudge(fields)
-    return fields
+    read = {"pre_llm_call": _context, "pre_tool_call": _decision, "pre_verify": _nudge}.get(event)
+    return fields if read is None else read(fields)
 
 
 def _decision(fields: dict[str, Any]) -> dict[str, Any] | None:
