@@ -45,7 +45,7 @@ class HostExporter:
         self._clock = Clock()
         self._exporters = RuntimeExporters(relay, settings, cwd, self._loop, plugin)
         self._sink = RelaySink(relay, self._exporters, self._clock, Cleaner(redactor))
-        self._trajectories = Trajectories(plugin, self._clock.event_seconds, redactor)
+        self._trajectories = Trajectories(self._exporters, plugin, self._clock.event_seconds, redactor)
         self._queue: Any = None
         self._lock = threading.Lock()
         #: Sessions that have begun and not ended: as long as there are any, everything stays open.
@@ -86,9 +86,17 @@ class HostExporter:
         session_id: str = getattr(event, "session_id", "")
         if self._is_dead or not session_id:
             return
-        self._export(event, session_id, self._clock.take(None if self._is_inline else self._queue.item_time))
-        if isinstance(event, events.TurnEnded):
-            self._save(session_id)
+        at = self._clock.take(None if self._is_inline else self._queue.item_time)
+        if not self._is_live(event, session_id):
+            return
+        with self._clock.as_of(at):
+            if self._collects:
+                self._trajectories.collector.take(event)
+            if self._exporters.takes_events:
+                self._sink.take(event)
+        if isinstance(event, events.TurnEnded):  # what there is so far survives whatever comes
+            self._exporters.flush()
+            self._trajectories.snapshot(session_id)
 
     def finalize(self, event: events.SessionFinalized) -> None:
         """A session is over: its files are written, after the events that are still waiting."""
@@ -100,21 +108,11 @@ class HostExporter:
         else:
             self._put(lambda: self.take(event))
         self._put(lambda: self._forget(session_id))
-        if self._is_root(session_id):
+        if self._trajectories.is_root(session_id):
             self._queue.flush(PATIENCE_SECONDS)
 
     def _put(self, work: Callable[[], None]) -> None:
         self._queue.put(work, overflow="block")
-
-    def _export(self, event: events.Event, session_id: str, at: int) -> None:
-        """Give an event to the collector and the runtime, as of the moment when it happened."""
-        if not self._is_live(event, session_id):
-            return
-        with self._clock.as_of(at):
-            if self._collects:
-                self._trajectories.collector.take(event)
-            if self._exporters.takes_events:
-                self._sink.take(event)
 
     def _is_live(self, event: events.Event, session_id: str) -> bool:
         """Whether the event is of a session that is open. Late ends of one that is over are ignored."""
@@ -128,32 +126,13 @@ class HostExporter:
                 atexit.register(self.close)
         return True
 
-    def _save(self, session_id: str) -> None:
-        """A turn is over: what there is so far survives whatever comes."""
-        self._exporters.flush()
-        files = self._exporters.atif
-        if files is not None and self._is_root(session_id):
-            self._trajectories.snapshot(session_id, files)
-
     def _forget(self, session_id: str) -> None:
         """A session is over: its trajectory is written a last time."""
-        self._write(session_id)
+        self._trajectories.write(session_id)
         with self._lock:
             self._live.discard(session_id)
             if not self._live:
                 self._stop()
-
-    def _write(self, session_id: str) -> None:
-        files = self._exporters.atif
-        if self._is_root(session_id):
-            if files is not None:
-                self._trajectories.write(session_id, files)
-            else:
-                self._trajectories.collector.forget(session_id)
-
-    def _is_root(self, session_id: str) -> bool:
-        """Whether a user talks to the session; the documents of others are in one of those."""
-        return self._trajectories.collector.root_of(session_id) == session_id
 
     def _stop(self) -> None:
         """The last session is over. To be called with the lock held."""
@@ -168,7 +147,7 @@ class HostExporter:
             self._queue.flush(PATIENCE_SECONDS)
             self._is_dead = True
             for session_id in self._trajectories.collector.roots():
-                self._write(session_id)
+                self._trajectories.write(session_id)
             self._sink.close_all()
             with self._lock:
                 self._stop()

@@ -12,6 +12,7 @@ from hermes.trace.formats.atif import document, write_trajectory
 from hermes.trace.health import ExporterHealth
 from hermes.trace.records import SessionRecord, family
 
+from .runtime_exporters import RuntimeExporters
 from .settings import AtifFiles
 
 #: A document is made anew each time; for so many times as long as that took, it is left as it is.
@@ -23,30 +24,38 @@ log = logging.getLogger("hermes.plugins.nemo_relay")
 class Trajectories:
     """The documents of a host's sessions. Children are in the document of the session a user talks to."""
 
-    def __init__(self, plugin: str, clock: Callable[[], float], redactor: Redactor) -> None:
+    def __init__(
+        self, exporters: RuntimeExporters, plugin: str, clock: Callable[[], float], redactor: Redactor
+    ) -> None:
         self.collector = Collector(redactor, clock)
+        self._exporters = exporters
         self._health = ExporterHealth(plugin, "atif")
         self._has_warned = False
         #: When the document of each session may be written again before its end.
         self._not_before: dict[str, float] = {}
 
-    def write(self, session_id: str, files: AtifFiles) -> None:
-        """Write what a session has come to, once and for all, and forget it. Never raises."""
-        self._write(session_id, files)
-        self.collector.forget(session_id)
-        self._not_before.pop(session_id, None)
+    def is_root(self, session_id: str) -> bool:
+        """Whether a user talks to the session."""
+        return self.collector.root_of(session_id) == session_id
 
-    def snapshot(self, session_id: str, files: AtifFiles) -> None:
+    def write(self, session_id: str) -> None:
+        """Write what a session has come to, once and for all, and forget it. Never raises."""
+        if self.is_root(session_id):
+            self._write(session_id)
+            self.collector.forget(session_id)
+            self._not_before.pop(session_id, None)
+
+    def snapshot(self, session_id: str) -> None:
         """Write what a session has come to so far, unless that would take up much of the time. Never raises."""
         started = time.monotonic()
-        if started >= self._not_before.get(session_id, 0.0):
-            self._write(session_id, files)
+        if self.is_root(session_id) and started >= self._not_before.get(session_id, 0.0):
+            self._write(session_id)
             now = time.monotonic()
             self._not_before[session_id] = now + _REST * (now - started)
 
-    def _write(self, session_id: str, files: AtifFiles) -> None:
-        record = self.collector.session(session_id)
-        if record is None or not record.turns:
+    def _write(self, session_id: str) -> None:
+        files, record = self._exporters.atif, self.collector.session(session_id)
+        if files is None or record is None or not record.turns:
             return
         self._health.received()
         try:
