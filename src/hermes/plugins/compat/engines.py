@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hermes.plugins.compat.names import Names
+from hermes.plugins.services import PluginHost
 from hermes.tools.results import tool_error
-
-if TYPE_CHECKING:
-    from hermes.plugins.compat.names import Names
-    from hermes.plugins.services import PluginHost
 
 Messages = list[dict[str, Any]]
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from msgspec.structs import asdict
 
 from hermes.contract.hooks import HOOKS, OBSERVER_SCHEMA
 from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA
 from hermes.hooks.callback import FAILED, LATE, Callback
-from hermes.plugins.compat.names import find_module
+from hermes.hooks.execution_chain import ExecutionChain
+from hermes.hooks.request_chain import RequestChain
+from hermes.plugins.compat.names import Names, find_module
+from hermes.plugins.context import PluginContext, PluginToolOverrideError
 from hermes.plugins.loading.entry_points import GROUP
-
-if TYPE_CHECKING:
-    from hermes.hooks.execution_chain import ExecutionChain
-    from hermes.hooks.request_chain import RequestChain
-    from hermes.plugins.compat.names import Names
-    from hermes.plugins.loading.manifest import PluginManifest
-    from hermes.plugins.registry import LoadedPlugin
-    from hermes.plugins.services import PluginHost
+from hermes.plugins.loading.manifest import PluginManifest
+from hermes.plugins.registry import LoadedPlugin
+from hermes.plugins.services import PluginHost
 
 Directive = tuple[str | None, str | None]
 
@@ -149,9 +147,6 @@ def manager_of(host: PluginHost) -> PluginManager:
 
 def plugins(host: PluginHost) -> Names:
     """``hermes_cli.plugins``: the manager, its classes, and its methods as functions."""
-    from hermes.plugins.context import PluginContext, PluginToolOverrideError
-    from hermes.plugins.loading.manifest import PluginManifest
-
     manager = PluginManager(host)
 
     def get_plugin_command_handler(name: str) -> Callable[[str], Any] | None:

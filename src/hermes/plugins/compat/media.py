@@ -7,13 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hermes.plugins.compat.bases import IMAGE_RATIOS, VIDEO_RATIOS, VIDEO_RESOLUTIONS
 from hermes.plugins.compat.names import Names, config_of, home_of
-
-if TYPE_CHECKING:
-    from hermes.plugins.services import PluginHost
+from hermes.plugins.services import PluginHost
 
 _MAX_BYTES = {"image": 25 * 1024 * 1024, "video": 200 * 1024 * 1024}
 

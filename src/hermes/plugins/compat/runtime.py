@@ -5,22 +5,19 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from hermes.base.config.schema.modes import UNASKED_MODE
 from hermes.base.errors import PluginError
 from hermes.base.scope import current_scope
+from hermes.contract.llm import PluginLlmCompleteResult
 from hermes.contract.response import Record, chat_response
 from hermes.hooks.threads.timed_call import current_call, host_work, refuse_late_calls
 from hermes.plugins.compat.names import Names, config_of
 from hermes.plugins.loading.modules import root_module
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hermes.contract.llm import PluginLlmCompleteResult
-    from hermes.plugins.services import PluginHost
+from hermes.plugins.services import PluginHost
 
 _THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 #: How far up the stack the plugin that calls is looked for.

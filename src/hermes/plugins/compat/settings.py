@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import msgspec
 
@@ -13,9 +13,7 @@ from hermes.base.errors import ConfigError, PluginError
 from hermes.base.sanitize import Redactor, is_secret_key
 from hermes.models.profiles import PROFILES
 from hermes.plugins.compat.names import Names, config_of, home_of
-
-if TYPE_CHECKING:
-    from hermes.plugins.services import PluginHost
+from hermes.plugins.services import PluginHost
 
 #: Maps whose values may be secrets under any name.
 _HEADERS = ("extra_headers", "headers")

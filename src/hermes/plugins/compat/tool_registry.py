@@ -5,21 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from hermes.base.errors import PluginError
 from hermes.base.sanitize.surrogates import encodable
 from hermes.hooks.copies import isolate
+from hermes.plugins.context import PluginContext
+from hermes.plugins.services import PluginHost
+from hermes.tools.registry import Tool
 from hermes.tools.results import tool_error
 from hermes.tools.results import tool_result as fields_result
 from hermes.tools.toolsets import toolset_name, toolsets
-
-if TYPE_CHECKING:
-    from hermes.plugins.context import PluginContext
-    from hermes.plugins.services import PluginHost
-    from hermes.tools.registry import Tool
 
 log = logging.getLogger("hermes.plugins")
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from hermes.base.errors import PluginError
 from hermes.plugins.compat.names import plugin_builtins
 from hermes.plugins.loading.manifest import PluginManifest
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from importlib.machinery import ModuleSpec
-
-    from hermes.plugins.services import PluginHost
+from hermes.plugins.services import PluginHost
 
 #: The package all folder plugins live in; it exists only while the program runs.
 PARENT = "hermes_plugins"

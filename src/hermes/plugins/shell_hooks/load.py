@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hermes.base.config.files import config_path
 from hermes.base.config.schema.sections import ShellHookConfig
@@ -26,9 +26,7 @@ from hermes.plugins.shell_hooks.protocol import (
     read_verdict,
 )
 from hermes.tools.sandbox.confinement import Confinement, Confinements
-
-if TYPE_CHECKING:
-    from hermes.tools.terminal.supervisor import ProcessSupervisor
+from hermes.tools.terminal.supervisor import ProcessSupervisor
 
 log = logging.getLogger("hermes.plugins")
 

@@ -10,14 +10,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from signal import SIGTERM
-from typing import TYPE_CHECKING
 
 from hermes.base.scope import Interrupt
 from hermes.tools.sandbox.confinement import Confinement
 from hermes.tools.terminal.child_process import ChildProcess, check_program
-
-if TYPE_CHECKING:
-    from hermes.tools.terminal.supervisor import ProcessSupervisor
+from hermes.tools.terminal.supervisor import ProcessSupervisor
 
 log = logging.getLogger("hermes.plugins")
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import smtplib
 from email.message import EmailMessage
-from typing import TYPE_CHECKING
 
 from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed
 
-if TYPE_CHECKING:
-    from .settings import EmailSettings
+from .settings import EmailSettings
 
 
 class SmtpError(ConnectionFailed):

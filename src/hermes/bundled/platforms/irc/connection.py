@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed, abort_stream
 
@@ -23,9 +22,7 @@ from .protocol import (
     sasl_plain,
     split_text,
 )
-
-if TYPE_CHECKING:
-    from .settings import IrcSettings
+from .settings import IrcSettings
 
 log = logging.getLogger("hermes.platforms.irc")
 
