@@ -88,17 +88,12 @@ def _as_text(value: Any, name: str) -> str:
         if fields.get("_multimodal") is True:
             return tool_result(**fields)
     return tool_error(
-        f"{name} returned {found}; a tool's handler must return a JSON string",
-        error_type="tool_result_contract",
+        f"{name} returned {found}; a tool's handler must return a JSON string", error_type="tool_result_contract"
     )
 
 
 def availability(
-    name: str,
-    plugin: str,
-    check: Callable[[], Any] | None,
-    requires_env: Sequence[Any] | None,
-    runner: CallbackRunner,
+    name: str, plugin: str, check: Callable[[], Any] | None, requires_env: Sequence[Any] | None, runner: CallbackRunner
 ) -> Callable[[], bool] | None:
     """Whether the tool can work here: its variables are set, and its own check says yes, in time."""
     needed = env_names(requires_env or ())

@@ -10,13 +10,7 @@ from msgspec.structs import replace
 from hermes.base.errors import JournalError
 from hermes.hooks.callback import CallbackStats
 from hermes.journal.store.port import Store
-from hermes.journal.usage.plugins import (
-    REGISTER_SITE,
-    TOOL_SITE,
-    WAITING_SITE,
-    PluginCalls,
-    record_plugin_counters,
-)
+from hermes.journal.usage.plugins import REGISTER_SITE, TOOL_SITE, WAITING_SITE, PluginCalls, record_plugin_counters
 from hermes.plugins.registry import LoadedPlugin
 from hermes.trace.health import take as taken_from_exporters
 

@@ -20,6 +20,8 @@ from hermes import PluginError, ProviderError
 #: Seconds that no request can be sent in.
 _NO_TIME = 1e-6
 
+Payload = dict[str, Any]
+NextCall = Callable[[Any], Any]
 Fault = Literal["error", "timeout", "slow", "truncated", "wrong_json", "kill"]
 
 
@@ -97,20 +99,14 @@ class Chaos:
     # -- middleware ---------------------------------------------------------------------------------------------
 
     def before_tool(
-        self, args: dict[str, Any], tool_name: str, session_id: str, turn_id: str, tool_call_id: str, **_: Any
+        self, args: Payload, tool_name: str, session_id: str, turn_id: str, tool_call_id: str, **_: Any
     ) -> None:
         """``tool_request``: the decision. Calls of one reply come here in their order, and run in any."""
         rule = self.rule_for("tool", tool_name, args, session_id)
         self._sessions[session_id].waiting[turn_id, tool_call_id] = rule
 
     def around_tool(
-        self,
-        args: dict[str, Any],
-        next_call: Callable[..., Any],
-        session_id: str,
-        turn_id: str,
-        tool_call_id: str,
-        **_: Any,
+        self, args: Payload, next_call: NextCall, session_id: str, turn_id: str, tool_call_id: str, **_: Any
     ) -> Any:
         """``tool_execution``: a fault instead of, or before, the call."""
         rule = self._sessions[session_id].waiting.pop((turn_id, tool_call_id), None)
@@ -127,13 +123,7 @@ class Chaos:
         return json.dumps({"error": f"injected by the chaos plugin ({rule.fault})", "error_type": kind})
 
     def around_model(
-        self,
-        request: dict[str, Any],
-        next_call: Callable[..., Any],
-        provider: str,
-        api_call_count: int,
-        session_id: str,
-        **_: Any,
+        self, request: Payload, next_call: NextCall, provider: str, api_call_count: int, session_id: str, **_: Any
     ) -> Any:
         """``llm_execution``: a fault instead of, or after, the request."""
         messages: list[Any] = request.get("messages") or request.get("input") or []

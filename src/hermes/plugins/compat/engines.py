@@ -160,10 +160,7 @@ def memory_plugins(host: PluginHost) -> Names:
     def discover_memory_providers() -> list[tuple[str, str, bool]]:
         return [(offer.name, "", _is_available(offer.value)) for offer in host.plugins.offers("memory_provider")]
 
-    return {
-        "discover_memory_providers": discover_memory_providers,
-        "load_memory_provider": load_memory_provider,
-    }
+    return {"discover_memory_providers": discover_memory_providers, "load_memory_provider": load_memory_provider}
 
 
 def _is_available(provider: Any) -> bool:

@@ -124,12 +124,7 @@ class BasePlatformAdapter(ABC):
         return await self.send(chat_id, text, reply_to=reply_to, metadata=metadata)
 
     async def send_image_file(
-        self,
-        chat_id: str,
-        image_path: str,
-        caption: str | None = None,
-        reply_to: str | None = None,
-        **options: Any,
+        self, chat_id: str, image_path: str, caption: str | None = None, reply_to: str | None = None, **options: Any
     ) -> SendResult:
         """Send an image that is a file here; by default as a document."""
         return await self.send_document(chat_id, image_path, caption, reply_to=reply_to, **options)

@@ -222,11 +222,7 @@ def secret_scope(host: PluginHost) -> Names:
     def get_secret(name: str, default: str | None = None) -> str | None:
         return os.environ.get(name) or env_file(host).get(name) or default
 
-    return {
-        "current_secret_scope": lambda: None,
-        "get_secret": get_secret,
-        "is_multiplex_active": lambda: False,
-    }
+    return {"current_secret_scope": lambda: None, "get_secret": get_secret, "is_multiplex_active": lambda: False}
 
 
 def delegation_context(host: PluginHost) -> Names:

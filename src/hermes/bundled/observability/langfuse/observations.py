@@ -125,11 +125,7 @@ class LangfuseSpans:
         attributes = {**content, **_metadata({**about, "error_type": error_type})}
         return _end(attributes, _level(event.status), self._content.text(event.error_message) or error_type)
 
-    def moment(
-        self,
-        subject: OpenItem,
-        event: MomentEvent,
-    ) -> SpanMoment | None:
+    def moment(self, subject: OpenItem, event: MomentEvent) -> SpanMoment | None:
         if isinstance(event, events.ChildStarted | events.ChildEnded):
             return None
         about = {"rule": event.pattern_key, "surface": event.surface, "tool_call_id": event.tool_call_id}

@@ -92,13 +92,7 @@ class SessionScope:
     """
 
     def __init__(
-        self,
-        relay: Relay,
-        clock: Clock,
-        session_id: str,
-        *,
-        parent: SessionScope | None = None,
-        about: dict[str, Any],
+        self, relay: Relay, clock: Clock, session_id: str, *, parent: SessionScope | None = None, about: dict[str, Any]
     ) -> None:
         self.id = session_id
         self.parent = parent

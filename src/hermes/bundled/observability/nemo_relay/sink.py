@@ -115,11 +115,7 @@ class RelaySink(TraceSink):
         if event is None:
             return
         status = "completed" if event.completed else "interrupted" if event.interrupted else "failed"
-        data = {
-            "completed": event.completed,
-            "interrupted": event.interrupted,
-            "reason": self.clean.text(event.reason),
-        }
+        data = {"completed": event.completed, "interrupted": event.interrupted, "reason": self.clean.text(event.reason)}
         about = about_event(event, status=status, reason="")
         self._mark(self._scope(event.session_id, event), "hermes.turn.end", about, data)
 

@@ -110,12 +110,7 @@ def _passes(result: str, domain: str) -> bool:
 
 
 def make_answer(
-    *,
-    own_address: str,
-    own_name: str,
-    recipient: str,
-    text: str,
-    answered: IncomingMail | None = None,
+    *, own_address: str, own_name: str, recipient: str, text: str, answered: IncomingMail | None = None
 ) -> EmailMessage:
     """A mail of ours, in the thread of the one that it answers."""
     mail = EmailMessage(policy=SMTP)

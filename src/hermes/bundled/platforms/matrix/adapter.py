@@ -12,13 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from hermes.surfaces.gateway.adapter import (
-    PlatformConfig,
-    PluginHttp,
-    SendResult,
-    split_text,
-    write_private_document,
-)
+from hermes.surfaces.gateway.adapter import PlatformConfig, PluginHttp, SendResult, split_text, write_private_document
 from hermes.surfaces.gateway.platforms.api import PlatformApi, PlatformApiError, as_object, as_objects, polled
 from hermes.surfaces.gateway.platforms.receiving import ReceivedFile, ReceivingAdapter, send_pieces
 

@@ -8,15 +8,7 @@ import ssl
 from urllib.parse import urlsplit
 
 from wsproto import ConnectionType, WSConnection
-from wsproto.events import (
-    AcceptConnection,
-    CloseConnection,
-    Event,
-    Ping,
-    RejectConnection,
-    Request,
-    TextMessage,
-)
+from wsproto.events import AcceptConnection, CloseConnection, Event, Ping, RejectConnection, Request, TextMessage
 from wsproto.utilities import ProtocolError
 
 from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed, abort_stream
