@@ -175,12 +175,12 @@ def _import_for(host: PluginHost, own: str) -> Callable[..., ModuleType]:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        root = name.partition(".")[0]
+        root, fromlist = name.partition(".")[0], fromlist or ()
         if root == "importlib" and not level and (name == root or not fromlist):
-            builtins.__import__(name, globals, locals, fromlist or (), level)
+            builtins.__import__(name, globals, locals, fromlist, level)
             return importing
         if level or root not in ROOTS or root == own:
-            return builtins.__import__(name, globals, locals, fromlist or (), level)
+            return builtins.__import__(name, globals, locals, fromlist, level)
         caller = str((globals or {}).get("__name__", ""))
         found = find_module(host, name) or (_module_in_folder(name, caller) if fromlist else None)
         if found is not None:
@@ -188,7 +188,7 @@ def _import_for(host: PluginHost, own: str) -> Callable[..., ModuleType]:
             return found if fromlist else find_module(host, root) or found
         # A module the table does not have, from a package that is really installed under that name.
         try:
-            return builtins.__import__(name, globals, locals, fromlist or (), 0)
+            return builtins.__import__(name, globals, locals, fromlist, 0)
         except ModuleNotFoundError as error:
             if error.name != root:
                 raise
