@@ -105,7 +105,7 @@ def read_options(args: list[str], values: str = "") -> ParsedOptions:
 def after_options(args: list[str], takes_value: Callable[[str], bool]) -> list[str]:
     """The arguments from the first operand on; ``takes_value`` says which options take the next word."""
     at = 0
-    while at < len(args) and args[at].startswith("-") and len(args[at]) > 1:
+    while at < len(args) and args[at].startswith("-"):
         at += 2 if takes_value(args[at]) else 1
     return args[at:]
 

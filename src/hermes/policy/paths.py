@@ -101,15 +101,6 @@ _ENV_FILE = re.compile(
 _KINDS_BY_NAME = {"write-ssh": _SSH, "write-env-file": _ENV_FILE, "write-credentials": _CREDENTIALS}
 
 
-#: Something that occurs in every path of a secret: the check of other paths ends here.
-_SECRET_HINT = re.compile(
-    r"\.(?:env|ssh|aws|kube|docker|azure|gnupg|netrc|pgpass|my\.cnf|git-cred|pypirc|npmrc|vault|boto|s3cfg|htpass|pass|cargo|terra|config"
-    r"|local|mozilla|thunder|hermes|ethereum|kdb|keychain)|_netrc|id_[rde]|keychain|login data|logins|key4|cookies"
-    r"|wallet|shadow|sudoers"
-    r"|ssh_host|environ|secrets|auth|config|hermes"
-)
-
-
 @dataclass(slots=True)
 class PathContext:
     """The working folder and home of a command; resolves and classifies paths."""
@@ -198,7 +189,7 @@ class PathContext:
 
     def secret_kind(self, path: str) -> str | None:
         """The key of the rule for reading this file or folder, if any."""
-        if not path or (not _SECRET_HINT.search(path.lower()) and not _SECRET_HINT.search(self.cwd.lower())):
+        if not path:
             return None
         whole = self.resolve(path)
         if self.hermes_home and f"{whole}/".startswith(f"{self.hermes_home}/"):

@@ -16,7 +16,6 @@ _PROGRAM = """
 import ctypes, os, select, signal, subprocess, sys
 from pathlib import Path
 from hermes.base.scope import Scope
-from hermes.tools.sandbox import process_memory
 from hermes.tools.sandbox.confinement import Confinements
 from hermes.tools.terminal.child_process import start_command
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_PR_SET_DUMPABLE = 4
 #: What runs in a sandbox: a command, a script of the model, or a program of the owner, also in the work of a caller.
 _Use = Literal["command", "script", "hook"]
 
@@ -179,8 +180,6 @@ class Confinements:
 
     def _hide_memory(self) -> None:
         if self._hides_memory:
-            from hermes.tools.sandbox.process_memory import hide_process_memory
-
             self._hides_memory = False
             hide_process_memory()
 
@@ -363,3 +362,19 @@ class Confinements:
             proxy.close()
         for folder in folders:
             folder.remove()
+
+
+def hide_process_memory() -> bool:
+    """Make ``/proc/PID/environ``, ``/proc/PID/mem`` and debuggers useless against this process; Linux only.
+
+    Another program of the same user could otherwise read the keys in it. ``HERMES_DEBUG=1`` leaves it open, for
+    debuggers. Programs that it starts are as readable as always. Returns whether it is hidden now.
+    """
+    if not sys.platform.startswith("linux") or os.environ.get("HERMES_DEBUG") == "1":
+        return False
+    import ctypes
+
+    try:
+        return ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0
+    except (OSError, AttributeError):  # a system without it
+        return False

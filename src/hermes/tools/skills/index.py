@@ -55,14 +55,8 @@ class SkillIndex:
                 entry = known.get(key)
                 state = (status.st_mtime_ns, status.st_size, status.st_ino)
                 if entry is None or (entry.mtime_ns, entry.size, entry.inode) != state:
-                    entry, is_changed = (
-                        _Entry(
-                            *state,
-                            path,
-                            read_manifest(Path(path).parent, folder.source, category, inside=folder.inside),
-                        ),
-                        True,
-                    )
+                    manifest = read_manifest(Path(path).parent, folder.source, category, inside=folder.inside)
+                    entry, is_changed = _Entry(*state, path, manifest), True
                 seen[key] = entry
         if is_changed:
             self._store({**known, **seen})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.policy.call import Call, ParsedOptions, base_name, read_options
-from hermes.policy.programs.wrappers import WRAPPERS, unwrap
+from hermes.policy.programs.wrappers import unwrap
 from hermes.policy.rules.rule import Predicate, Rule, operand
 from hermes.policy.shell.words import names
 
@@ -22,7 +22,7 @@ def _changes_service(first: int, last: int | None) -> Predicate:
 def _own_options(call: Call) -> ParsedOptions:
     """The options of sudo itself, before the command that it runs."""
     inner = unwrap(call.program, call.args) or []
-    return read_options(call.args[: len(call.args) - len(inner)], WRAPPERS[call.program].letters)
+    return read_options(call.args[: len(call.args) - len(inner)])
 
 
 def _opens_root_shell(call: Call) -> bool:
