@@ -48,8 +48,8 @@ class Models:
         self.local = LocalService(self.driver, home, config.local, env)
         #: Whether the embedded model answers because no model is set up.
         self.uses_embedded_default = False
-        #: The circuit breaker of endpoints, for all conversations of the process.
-        self.health = Health()
+        #: The circuit breaker of endpoints, for all conversations of the process; ``None`` asks whatever has failed.
+        self.health: Health | None = Health()
         #: What may be spent; ``None`` when nothing is limited.
         self.budgets: Budgets | None = None
         #: Answers instead of every provider, without keys.

@@ -350,7 +350,8 @@ class _ReplayRun:
         first = turn.attempts[0].body.parameters.get("model", "") if turn.attempts else ""
         provider = asked.provider if asked else self._recording.provider
         models = host.models.conversation(provider=provider, model=first or self._recording.model)
-        return replace(models, max_retries=_NO_LIMIT, health=None, keys=None)
+        host.models.health = None  # what has failed in the recording is asked again as often
+        return replace(models, max_retries=_NO_LIMIT)
 
     def _compare(self, host: Host, turn: TurnRecording) -> list[Difference]:
         strict, session_id = self._settings.strict, self._recording.id
