@@ -12,7 +12,7 @@ A surface maps its own protocol onto three things:
 
        turns = LiveTurns(host, "web")
        turns.start(dispatcher)                 # continues what an earlier process left suspended
-       live = LiveTurn(session_id, host.redactor)
+       live = LiveTurn(session_id, host.redactor)   # live.listener = ignore_events: without its text and tools
        turns.accept(live, request)             # on disk when this returns
        turns.take_up(live, turn_id)            # or: follow a turn that is in the journal already
        turns.stop(live, "why")

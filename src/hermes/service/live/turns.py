@@ -12,7 +12,7 @@ from hermes.agent.events import TurnResult, ignore_events
 from hermes.base.errors import JournalError
 from hermes.host import Host
 from hermes.journal.questions import QuestionRow
-from hermes.journal.turns.lifecycle import open_submissions
+from hermes.journal.turns.lifecycle import Submission, open_submissions
 from hermes.service.dispatch.port import DispatchedTurn, Dispatcher, TurnRequest, TurnTicket
 from hermes.service.live.questions import OpenQuestions
 from hermes.service.live.turn import LiveTurn
@@ -58,12 +58,14 @@ class LiveTurns:
             raise RuntimeError("the turns of the surface were not started")
         return self._dispatcher
 
-    def start(self, dispatcher: Dispatcher) -> None:
-        """Use a dispatcher; the turns that an earlier process left suspended continue when they are answered."""
+    def start(self, dispatcher: Dispatcher) -> list[Submission]:
+        """Use a dispatcher. Returns the turns that an earlier process left; suspended ones continue when answered."""
         self._dispatcher = dispatcher
-        for submission in open_submissions(self._host.store):
-            if submission.source in self._platforms and submission.state == "running":
+        left = [one for one in open_submissions(self._host.store) if one.source in self._platforms]
+        for submission in left:
+            if submission.state == "running":
                 self.questions.watch(submission.turn_id, self._asked(submission.session_id))
+        return left
 
     def wait_for_reports(self, seconds: float) -> None:
         """Wait until the turns that have ended or are suspended are reported as that."""

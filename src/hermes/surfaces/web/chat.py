@@ -63,10 +63,8 @@ class PageChat:
         self._watcher = watcher
         if self._owns_dispatcher:
             self._dispatcher.start()
-        self._turns.start(self._dispatcher)
-        for submission in open_submissions(self._host.store):
-            if submission.source == PLATFORM:
-                self._turns.take_up(self._live(submission.session_id), submission.turn_id)
+        for submission in self._turns.start(self._dispatcher):
+            self._turns.take_up(self._live(submission.session_id), submission.turn_id)
 
     def send(self, text: str, session_id: str, key: str) -> dict[str, str]:
         """Accept a message for a session, or for a new one. It is on disk when this returns."""
