@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator
 
 #: Buckets kept in memory; a caller whose bucket was dropped starts with a full one.
 _MAX_BUCKETS = 10_000
@@ -52,11 +50,9 @@ class TaskSlots:
         self._admitted[caller] += 1
         return Admission(self._admitted, caller)
 
-    @contextlib.asynccontextmanager
-    async def slot(self) -> AsyncGenerator[None]:
-        """Room for one running task; waits until there is some."""
-        async with self._slots:
-            yield
+    def slot(self) -> asyncio.Semaphore:
+        """Room for one running task; entering it waits until there is some."""
+        return self._slots
 
 
 class Admission:

@@ -14,7 +14,7 @@ from binascii import b2a_base64
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
 _GRAM = 8
@@ -117,18 +117,11 @@ class KnownSecrets:
 
     def open_end(self, text: str) -> int:
         """Where the end of the text starts that could be the beginning of a secret; its length when there is none."""
-        lowest = len(text)
-        longest, firsts = self._longest_exact, self._exact_firsts
-        for start in range(max(len(text) - longest + 1, 0), len(text)):
-            if text[start] in firsts and _begins(self._exact_sorted, text[start:]):
-                lowest = start
-                break
+        lowest = self._exact_beginnings.place_in(text)
         # No secret reaches across a character that neither belongs to one nor may stand between two of its characters.
         reduced = reduce_text(self._foreign.split(text[-_MAX_HELD:])[-1])
-        for start in range(max(len(reduced) - self._longest_reduced + 1, 0), len(reduced)):
-            if reduced[start] in self._reduced_firsts and _begins(self._reduced_sorted, reduced[start:]):
-                return min(lowest, _position(text, len(reduced) - start))
-        return lowest
+        start = self._reduced_beginnings.place_in(reduced)
+        return lowest if start == len(reduced) else min(lowest, _position(text, len(reduced) - start))
 
     @cached_property
     def _foreign(self) -> re.Pattern[str]:
@@ -136,28 +129,30 @@ class KnownSecrets:
         return re.compile(rf"[^\w+/\-\s\\%:|\x80-\U0010ffff{re.escape(''.join(sorted(own)))}]")
 
     @cached_property
-    def _exact_sorted(self) -> list[str]:
-        return sorted(self._exact)
+    def _exact_beginnings(self) -> _Beginnings:
+        return _Beginnings(self._exact)
 
     @cached_property
-    def _exact_firsts(self) -> frozenset[str]:
-        return frozenset(form[0] for form in self._exact)
+    def _reduced_beginnings(self) -> _Beginnings:
+        return _Beginnings(form.reduced for form in self._forms)
 
-    @cached_property
-    def _longest_exact(self) -> int:
-        return max(map(len, self._exact), default=0)
 
-    @cached_property
-    def _reduced_sorted(self) -> list[bytes]:
-        return sorted(form.reduced for form in self._forms)
+class _Beginnings:
+    """The beginnings of forms, texts or bytes, looked for at the end of what has arrived."""
 
-    @cached_property
-    def _reduced_firsts(self) -> frozenset[int]:
-        return frozenset(form.reduced[0] for form in self._forms)
+    def __init__(self, forms: Iterable[Any]) -> None:
+        self._sorted = sorted(forms)
+        self._firsts = frozenset(form[0] for form in self._sorted)
+        self._longest = max(map(len, self._sorted), default=0)
 
-    @cached_property
-    def _longest_reduced(self) -> int:
-        return max((len(form.reduced) for form in self._forms), default=0)
+    def place_in(self, text: Any) -> int:
+        """Where an end starts that one of the forms begins with; the length when there is none."""
+        for start in range(max(len(text) - self._longest + 1, 0), len(text)):
+            if text[start] in self._firsts:
+                at = bisect_left(self._sorted, text[start:])
+                if at < len(self._sorted) and self._sorted[at].startswith(text[start:]):
+                    return start
+        return len(text)
 
 
 def reduce_text(text: str) -> bytes:
@@ -216,12 +211,6 @@ def _one_character(char: str) -> str:
     if char in "/_":
         return "[/_]"
     return re.escape(char)
-
-
-def _begins(forms: list[str] | list[bytes], start: str | bytes) -> bool:
-    """Whether one of the sorted forms begins so."""
-    at = bisect_left(forms, start)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType]
-    return at < len(forms) and forms[at].startswith(start)  # pyright: ignore[reportArgumentType]
 
 
 def _position(text: str, count: int) -> int:

@@ -30,11 +30,6 @@ StoredRecords = dict[str, list[StoredFields]]
 Document = dict[str, Any]
 
 
-def auth_path(home: Path) -> Path:
-    """The credentials of a home."""
-    return home / "auth.json"
-
-
 def records_of(pool: StoredRecords, provider: str) -> Iterator[StoredFields]:
     """The records of one provider; those of a named endpoint may be under ``custom:<name>`` too."""
     for name in (provider, f"custom:{provider}"):
@@ -46,7 +41,7 @@ class AuthFile:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.path = auth_path(home)
+        self.path = home / "auth.json"
         #: Notices about the file for the user, one line each.
         self.notices: list[str] = []
         self._seen: tuple[int, ...] | None = None
@@ -58,7 +53,7 @@ class AuthFile:
         with self._lock:
             seen = self._signature()
             if seen != self._seen:
-                self._pool = {} if seen is None else _pool_of(self._read())
+                self._pool = {} if seen is None else self._read().get("credential_pool", {})
                 self._seen = seen
             return self._pool
 
@@ -202,10 +197,6 @@ def _parse(data: bytes) -> tuple[Document, str]:
     return fields, ""
 
 
-def _pool_of(document: Document) -> StoredRecords:
-    return document.get("credential_pool", {})
-
-
 # -- adding and removing -------------------------------------------------------------------------------------------
 
 
@@ -288,16 +279,12 @@ def _append(pool: StoredRecords, provider: str, record: StoredFields) -> None:
 
 
 def _remove_records(pool: StoredRecords, provider: str, identities: set[str]) -> None:
+    gone = [record for record in records_of(pool, provider) if str(record.get("id")) in identities]
     for name in (provider, f"custom:{provider}"):
         if name in pool:
-            kept = [record for record in pool[name] if _id_of(record) not in identities]
-            pool[name] = kept
-            if not kept:
+            pool[name] = [record for record in pool[name] if record not in gone]
+            if not pool[name]:
                 del pool[name]
-
-
-def _id_of(record: object) -> str:
-    return str(record.get("id")) if isinstance(record, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 
 
 def _check_name(profile: str) -> None:

@@ -199,11 +199,7 @@ class Execution:
 
     def is_suspended(self, submission: Submission) -> bool:
         """Whether a turn that no process runs waits for an answer."""
-        return self.host.store.read(lambda connection: self.waits_for_answer(connection, submission))
-
-    def waits_for_answer(self, connection: JournalConnection, submission: Submission) -> bool:
-        """The same inside a transaction that is open."""
-        return has_pending(connection, submission.session_id)
+        return self.host.store.read(lambda connection: has_pending(connection, submission.session_id))
 
     def result(self, turn_id: str) -> TurnResult:
         """The recorded result of a turn that has ended."""

@@ -99,10 +99,9 @@ class LocalDispatcher:
     def cancel(self, turn_id: str, reason: str = "cancelled") -> bool:
         if cancel_queued(self._host.store, turn_id, reason):
             with self._changed:
-                self._queue.remove(turn_id)
+                waited = self._queue.remove(turn_id)
                 if turn_id in self._turns:
-                    self._queue.let_go(self._turns[turn_id].submission.session_id)
-                    self._end(turn_id, DispatchedTurn("ended", self._execution.result(turn_id)))
+                    self._close(self._turns[turn_id].submission, holds_session=not waited)
             return True
         submission = self._execution.submission(turn_id)
         with self._changed:
@@ -114,17 +113,20 @@ class LocalDispatcher:
             return True
         if submission.state != "running":
             if turn is not None:  # another process has continued it since it was suspended here
-                with self._changed:
-                    self._queue.let_go(submission.session_id)
-                    self._end(turn_id, DispatchedTurn("ended", self._execution.result(turn_id)))
-                    self._start_ready()
+                self._close(submission)
             return False
         self._execution.abandon(submission, reason)
-        with self._changed:
-            self._queue.let_go(submission.session_id)
-            self._end(turn_id, DispatchedTurn("ended", self._execution.result(turn_id)))
-            self._start_ready()
+        self._close(submission)
         return True
+
+    def _close(self, submission: Submission, *, holds_session: bool = True) -> None:
+        """A turn has ended without running here: the next one of its session may start, if it waited for this one."""
+        result = self._execution.result(submission.turn_id)
+        with self._changed:
+            if holds_session:
+                self._queue.let_go(submission.session_id)
+            self._end(submission.turn_id, DispatchedTurn("ended", result))
+            self._start_ready()
 
     def watch(
         self,
@@ -195,7 +197,10 @@ class LocalDispatcher:
             turn = self._turns[submission.turn_id]
             turn.now = DispatchedTurn("running")
             # In a context of its own: what plugins keep in context variables stays with its turn.
-            self._host.workers.submit(partial(Context().run, self._run, turn))
+            self._host.workers.submit(partial(self._run_apart, turn))
+
+    def _run_apart(self, turn: _LocalTurn) -> None:
+        Context().run(self._run, turn)
 
     def _run(self, turn: _LocalTurn) -> None:
         submission = turn.submission

@@ -70,7 +70,14 @@ def check_entry(name: str, entry: McpServerConfig) -> Transport:
 def resolve_entry(name: str, entry: McpServerConfig, environ: Mapping[str, str]) -> McpSettings:
     """The settings with ``${NAME}`` and ``${env:NAME}`` filled in. ``McpError`` names what is missing."""
     transport = check_entry(name, entry)
-    expand = _Expansion(f"mcp_servers.{name}", environ)
+    missing: dict[str, str] = {}
+
+    def expand(text: str, key: str) -> str:
+        for variable in _REFERENCE.findall(text):
+            if variable not in environ:
+                missing.setdefault(variable, key)
+        return _REFERENCE.sub(lambda found: environ.get(found[1], ""), text)
+
     command = tuple(expand(text, "args" if at else "command") for at, text in enumerate([entry.command, *entry.args]))
     settings = McpSettings(
         name,
@@ -82,7 +89,10 @@ def resolve_entry(name: str, entry: McpServerConfig, environ: Mapping[str, str])
         {key: expand(value, f"headers.{key}") for key, value in entry.headers.items()},
         expand(entry.oauth.client_secret, "oauth.client_secret") if entry.oauth else "",
     )
-    expand.check()
+    if missing:
+        found = ", ".join(f"{key} refers to ${{{variable}}}" for variable, key in missing.items())
+        verb = "is" if len(missing) == 1 else "are"
+        raise McpError(f"mcp_servers.{name}: {found}, which {verb} not set in the environment or in .env")
     return settings
 
 
@@ -103,26 +113,3 @@ def find_entry(servers: Mapping[str, McpServerConfig], name: str) -> McpServerCo
         hint = did_you_mean(name, sorted(servers), otherwise=None if servers else "add one with: hermes mcp add")
         raise McpError(f"there is no MCP server {name!r}{hint}")
     return entry
-
-
-class _Expansion:
-    """Fills in references and remembers those that have no value."""
-
-    def __init__(self, where: str, environ: Mapping[str, str]) -> None:
-        self._where = where
-        self._environ = environ
-        self._missing: dict[str, str] = {}
-
-    def __call__(self, text: str, key: str) -> str:
-        if "${" not in text:
-            return text
-        for name in _REFERENCE.findall(text):
-            if name not in self._environ:
-                self._missing.setdefault(name, key)
-        return _REFERENCE.sub(lambda found: self._environ.get(found[1], ""), text)
-
-    def check(self) -> None:
-        if self._missing:
-            found = ", ".join(f"{key} refers to ${{{name}}}" for name, key in self._missing.items())
-            verb = "is" if len(self._missing) == 1 else "are"
-            raise McpError(f"{self._where}: {found}, which {verb} not set in the environment or in .env")

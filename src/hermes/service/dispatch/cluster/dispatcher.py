@@ -120,17 +120,13 @@ class ClusterDispatcher:
         submission = self._execution.submission(turn_id)
         if submission.state not in ("queued", "running"):
             return False
-        if cancel_queued(self._host.store, turn_id, reason):
-            self._settle(turn_id, DispatchedTurn("ended", self._execution.result(turn_id)))
-            self._host.store.write(turn_queue.wake_workers)  # the next turn of its session may wait for them
-            return True
-        is_suspended = self._mark_cancelled(submission, reason)
-        if is_suspended is None:
-            return False
-        if is_suspended:
+        if not cancel_queued(self._host.store, turn_id, reason):
+            is_suspended = self._mark_cancelled(submission, reason)
+            if not is_suspended:
+                return is_suspended is not None
             self._execution.abandon(submission, reason)
-            self._settle(turn_id, DispatchedTurn("ended", self._execution.result(turn_id)))
-            self._host.store.write(turn_queue.wake_workers)  # the next turn of its session may wait for them
+        self._settle(turn_id, DispatchedTurn("ended", self._execution.result(turn_id)))
+        self._host.store.write(turn_queue.wake_workers)  # the next turn of its session may wait for them
         return True
 
     def watch(

@@ -18,6 +18,7 @@ from hermes.base.errors import JournalError, LeaseLost, SessionBusy
 from hermes.base.scope import Interrupt
 from hermes.contract.events import TurnEvent
 from hermes.host import Host
+from hermes.journal.questions import has_pending
 from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.postgres.runner import PostgresRunner
 from hermes.journal.store.postgres.turn_queue import (
@@ -269,7 +270,7 @@ class Worker:
 
         def write(connection: JournalConnection) -> bool:
             lock_session(connection, submission.session_id)
-            if not self._execution.waits_for_answer(connection, submission):
+            if not has_pending(connection, submission.session_id):
                 return False
             suspend(connection, submission.turn_id, self.id)
             return True
