@@ -62,6 +62,11 @@ class Lease(msgspec.Struct, frozen=True):
         return rows[0]
 
 
+def is_stored(connection: JournalConnection, session_id: str) -> bool:
+    """Whether a session is there."""
+    return connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is not None
+
+
 def create_session(connection: JournalConnection, runner: Runner | None, session: SessionInfo, title: str) -> Lease:
     """Add a session that this runner owns; None leaves it to the first one that takes it."""
     at = now(connection)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, cast
 
 import msgspec
@@ -48,26 +49,22 @@ def compare_recordings(before: Recording, after: Recording, *, strict: bool = Fa
     """Every difference between two sessions and their children, in the order of the run."""
     found: list[Difference] = []
     left, right = ([turn for turn in one.turns if not turn.undone] for one in (before, after))
-    for index in range(max(len(left), len(right))):
-        first = left[index] if index < len(left) else None
-        second = right[index] if index < len(right) else None
+    for number, (first, second) in enumerate(zip_longest(left, right), start=1):
         if first is not None and second is not None:
             found += compare_turns(after.id, first, second, strict=strict)
         else:
-            one = first or second
-            assert one is not None
             said = (first.message if first else None, second.message if second else None)
-            found.append(Difference(after.id, index + 1, "turn", "", *said))
+            found.append(Difference(after.id, number, "turn", "", *said))
     children, others = list(before.children), list(after.children)
     if {child.id for child in children} == {child.id for child in others}:
         children.sort(key=lambda child: child.id)
         others.sort(key=lambda child: child.id)
-    for first, second in zip(children, others, strict=False):
-        found += compare_recordings(first, second, strict=strict)
-    for extra in children[len(others) :]:
-        found.append(Difference(extra.id, 1, "child session", "", extra.title, None))
-    for extra in others[len(children) :]:
-        found.append(Difference(extra.id, 1, "child session", "", None, extra.title))
+    for first, second in zip_longest(children, others):
+        if first is not None and second is not None:
+            found += compare_recordings(first, second, strict=strict)
+        elif extra := first or second:
+            titles = (first.title if first else None, second.title if second else None)
+            found.append(Difference(extra.id, 1, "child session", "", *titles))
     return found
 
 

@@ -15,6 +15,8 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
+from hermes.models.costs.usage import TokenUsage
+
 Message = dict[str, Any]
 
 AttemptStatus = Literal["running", "ok", "error", "interrupted", "crashed"]
@@ -23,16 +25,8 @@ ToolStatus = Literal["running", "ok", "error", "blocked", "cancelled", "timeout"
 RunStatus = Literal["running", "completed", "failed", "interrupted"]
 
 
-class UsageRecord(Struct, frozen=True):
-    """What an answer took. ``input_tokens`` leaves out what was read from or written to the prompt cache."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    reasoning_tokens: int = 0
-    #: None when the price is not known.
-    cost_usd: float | None = None
+class UsageRecord(TokenUsage):
+    """What an answer took."""
 
     @classmethod
     def from_counts(cls, counts: Mapping[str, int] | None, cost_usd: float | None = None) -> UsageRecord | None:
@@ -40,15 +34,6 @@ class UsageRecord(Struct, frozen=True):
         if counts is None:
             return None
         return cls(*(counts.get(name, 0) for name in cls.__struct_fields__[:5]), cost_usd=cost_usd)
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Everything the model read: new input and both cache buckets."""
-        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
-
-    @property
-    def total_tokens(self) -> int:
-        return self.prompt_tokens + self.output_tokens
 
     def __add__(self, other: UsageRecord) -> UsageRecord:
         """The sum of two. A cost that is unknown in one of them counts only what is known."""

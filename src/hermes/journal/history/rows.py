@@ -175,11 +175,6 @@ def messages_of(
     return [StoredMessage(*row) for row in connection.execute(query, values).fetchall()]
 
 
-def is_stored(connection: JournalConnection, session_id: str) -> bool:
-    """Whether a session is there."""
-    return connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is not None
-
-
 def child_ids(connection: JournalConnection, session_id: str, call: str = "") -> list[str]:
     """The sessions that this one delegated to, in the order of their start; with ``call``, in that tool call."""
     where = "parent_id = :id AND parent_call = :call" if call else "parent_id = :id"

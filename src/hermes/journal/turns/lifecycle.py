@@ -11,7 +11,7 @@ from hermes.base.errors import JournalError, QueueFull, SessionBusy, UnfinishedT
 from hermes.journal import records
 from hermes.journal.bodies import clean_text, message_text, pack, to_json, unpack
 from hermes.journal.events import last_record, read_turn, readable
-from hermes.journal.leases import Lease, SessionInfo, create_session, take_lease
+from hermes.journal.leases import Lease, SessionInfo, create_session, is_stored, take_lease
 from hermes.journal.runner import Runner
 from hermes.journal.store.connection import JournalConnection, now
 from hermes.journal.store.port import Store
@@ -50,10 +50,10 @@ def begin_turn(
         ).fetchone()
         if known is not None:
             return _deliver_again(connection, store, runner, session.id, known[0], message, environment)
-        if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is None:
-            lease = create_session(connection, runner, session, session.title or _title(message))
-        else:
+        if is_stored(connection, session.id):
             lease = take_lease(connection, runner, session.id)
+        else:
+            lease = create_session(connection, runner, session, session.title or _title(message))
         if connection.execute(f"SELECT {_UNFINISHED}", (session.id,)).fetchone()[0]:
             raise _unfinished_turn(session.id)
         ids = (turn_id, task_id, request_key, source or session.platform)

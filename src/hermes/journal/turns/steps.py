@@ -14,7 +14,7 @@ from hermes.base.errors import CommitUnknown
 from hermes.base.sanitize import Redactor
 from hermes.journal.bodies import clean_text, pack, put_blob, to_json
 from hermes.journal.events import NewEvent, append_events
-from hermes.journal.leases import Lease
+from hermes.journal.leases import Lease, is_stored
 from hermes.journal.records import EndRecord, Message, convert_record
 from hermes.journal.store.connection import JournalConnection, now
 from hermes.journal.store.port import Store
@@ -299,7 +299,7 @@ def record_model_call(store: Store, session_id: str, turn_id: str, row: ModelCal
     """Store a model call beside the conversation, if its session is stored."""
 
     def write(connection: JournalConnection) -> None:
-        if _is_stored(connection, session_id):
+        if is_stored(connection, session_id):
             _insert_model_call(connection, session_id, turn_id, row)
 
     store.write(write)
@@ -310,7 +310,7 @@ def record_plugin_calls(store: Store, calls: Sequence[tuple[str, str, ModelCallR
 
     def write(connection: JournalConnection) -> None:
         for session_id, turn_id, row in calls:
-            if _is_stored(connection, session_id):
+            if is_stored(connection, session_id):
                 _insert_model_call(connection, session_id, turn_id, row)
             else:
                 content = row.content and put_blob(connection, row.content)
@@ -328,10 +328,6 @@ def _log_lines(lines: Sequence[tuple[logging.Logger, str, tuple[object, ...]]]) 
 
 def _as_it_is(value: _Recorded) -> tuple[_Recorded, str]:
     return value, to_json(value)
-
-
-def _is_stored(connection: JournalConnection, session_id: str) -> bool:
-    return connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is not None
 
 
 def _insert_model_call(connection: JournalConnection, session_id: str, turn_id: str, row: ModelCallRow) -> None:

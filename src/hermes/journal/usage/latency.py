@@ -85,10 +85,8 @@ def _plugins(store: Store, since: float) -> list[Figures]:
     rows = store.read(lambda connection: connection.execute(_PLUGINS, (since,)).fetchall())
     called = [Figures(name, site, calls, failed, None, None, seconds) for name, site, calls, failed, seconds in rows]
     query = " UNION ALL ".join(_ASKED_BY_PLUGINS.format(table=table) for table in ("model_calls", "outside_calls"))
-    return [
-        *called,
-        *_summed_up(store.read(lambda connection: connection.execute(query, {"since": since}).fetchall())),
-    ]
+    asked = store.read(lambda connection: connection.execute(query, {"since": since}).fetchall())
+    return [*called, *_summed_up(asked)]
 
 
 def _summed_up(calls: Iterable[tuple[str, str, str, float, float | None]]) -> list[Figures]:

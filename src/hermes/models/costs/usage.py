@@ -11,16 +11,16 @@ import msgspec
 TOKEN_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
-class Usage(msgspec.Struct):
-    """What a call consumed. ``input_tokens`` leaves out what was read from or written to the prompt cache."""
+class TokenUsage(msgspec.Struct):
+    """Tokens and cost. ``input_tokens`` leaves out what was read from or written to the prompt cache."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
+    #: None when the price is not known.
     cost_usd: float | None = None
-    request_count: int = 1
 
     @property
     def prompt_tokens(self) -> int:
@@ -30,6 +30,12 @@ class Usage(msgspec.Struct):
     @property
     def total_tokens(self) -> int:
         return self.prompt_tokens + self.output_tokens
+
+
+class Usage(TokenUsage):
+    """What a call consumed."""
+
+    request_count: int = 1
 
     def as_hook_payload(self) -> dict[str, int]:
         """The ``usage`` field of ``post_api_request``."""

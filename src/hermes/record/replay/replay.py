@@ -24,8 +24,17 @@ from hermes.base.errors import HermesError
 from hermes.base.sanitize import Redactor
 from hermes.base.scope import Interrupt, new_id
 from hermes.host import RECORDED_OPTIONS, Host, HostOptions
-from hermes.journal.history.copies import read_sessions, read_turns, remove_turns, set_head, stored_bytes, write_rows
-from hermes.journal.history.rows import is_stored
+from hermes.journal.history.copies import (
+    SessionRows,
+    read_sessions,
+    read_turns,
+    remove_turns,
+    set_head,
+    stored_bytes,
+    write_rows,
+)
+from hermes.journal.leases import is_stored
+from hermes.journal.store.connection import JournalConnection
 from hermes.journal.store.port import Store
 from hermes.models.profiles import PROFILES
 from hermes.record.bundle import write_bundle
@@ -267,36 +276,32 @@ class _ReplayRun:
         if first == 0:
             session = self._store.read(lambda connection: read_sessions(connection, [recording.id]))
             rows.tables["sessions"] = session.tables["sessions"]
+        self._replace_from(scratch, first, rows)
+        self._copied = ordinal
 
-        def write(connection: Any) -> None:
-            if is_stored(connection, recording.id):
+    def _replace_from(self, scratch: Store, first: int, rows: SessionRows) -> None:
+        """Let the scratch journal have these rows instead of its turns from ``first`` on."""
+        session_id = self._recording.id
+
+        def write(connection: JournalConnection) -> None:
+            if is_stored(connection, session_id):
                 rows.tables["sessions"] = []
-            remove_turns(connection, recording.id, first)
+            remove_turns(connection, session_id, first)
             write_rows(connection, rows)
-            set_head(connection, recording.id)
+            set_head(connection, session_id)
 
         scratch.write(write)
-        self._copied = ordinal
 
     def _replay_turn(self, host: Host, turn: TurnRecording) -> list[Difference]:
         was_open = self._session is not None
         differences = self._run_once(host, turn)
         if differences and was_open:
             # Perhaps another process continued the session here, and did not know how full the window was.
-            self._forget(host, turn)
+            self._session = None
+            self._transport.reset()
+            self._replace_from(host.store, turn.ordinal, SessionRows())
             differences = self._run_once(host, turn)
         return differences
-
-    def _forget(self, host: Host, turn: TurnRecording) -> None:
-        self._session = None
-        self._transport.reset()
-        recording = self._recording
-
-        def write(connection: Any) -> None:
-            remove_turns(connection, recording.id, turn.ordinal)
-            set_head(connection, recording.id)
-
-        host.store.write(write)
 
     def _run_once(self, host: Host, turn: TurnRecording) -> list[Difference]:
         session = self._session or self._open_session(host, turn)

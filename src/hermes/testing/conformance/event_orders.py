@@ -339,7 +339,7 @@ class MiddlewareRun:
         self.returned, self.raised = returned, raised
         self.passed_on = raised is not None and raised is self._failure
         self._closed = True
-        self._guard.finished_runs.add(self)
+        self._guard.finished_runs[self] = self.subject
 
     def release(self) -> None:
         """Drop what the errors of this run hold, so that the run lives on only where the plugin keeps ``next_call``."""

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from time import sleep
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from hermes.base.scope import Interrupt, Scope, current_scope
 from hermes.hooks.callback import Callback, describe
@@ -96,13 +96,6 @@ def severity_in(order: str) -> Severity:
     return "warning" if order in _STRANGE else "error"
 
 
-class FinishedRun(Protocol):
-    """A call of execution middleware that has returned; it exists for as long as something holds its ``next_call``."""
-
-    @property
-    def subject(self) -> PluginFunction: ...
-
-
 class CallGuard:
     """Runs the plugin's code and notes what no code of a plugin should do."""
 
@@ -115,7 +108,8 @@ class CallGuard:
         self.findings = findings
         self.limits = limits
         self.calls = 0
-        self.finished_runs: weakref.WeakSet[FinishedRun] = weakref.WeakSet()
+        #: Calls of execution middleware that have returned; each is here while something holds its ``next_call``.
+        self.finished_runs: weakref.WeakKeyDictionary[object, PluginFunction] = weakref.WeakKeyDictionary()
         self._on_call = on_call
         self._running = Stopwatch()
         self._unawaited: list[str] = []
@@ -213,7 +207,7 @@ class CallGuard:
         if not others or not self.finished_runs:
             return False
         gc.collect()
-        return any(not run.subject.called_late for run in self.finished_runs)
+        return any(not subject.called_late for subject in self.finished_runs.values())
 
     @contextlib.contextmanager
     def watching_coroutines(self) -> Generator[None]:

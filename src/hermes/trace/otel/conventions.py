@@ -133,11 +133,7 @@ class ConventionSpans:
                 about["hermes.tool.error"] = self._clean.text(event.error_message)
         return self._failed(about, tool_error_type(event), is_error=event.status in ("error", "timeout"))
 
-    def moment(
-        self,
-        subject: OpenItem,
-        event: MomentEvent,
-    ) -> SpanMoment:
+    def moment(self, subject: OpenItem, event: MomentEvent) -> SpanMoment:
         match event:
             case events.ApprovalRequested():
                 if self._content:

@@ -72,11 +72,7 @@ class SpanVocabulary(Protocol):
         """An attempt or a tool call that never ended."""
         ...
 
-    def moment(
-        self,
-        subject: OpenItem,
-        event: MomentEvent,
-    ) -> SpanMoment | None: ...
+    def moment(self, subject: OpenItem, event: MomentEvent) -> SpanMoment | None: ...
 
 
 class SpanSink(TraceSink):
@@ -142,12 +138,7 @@ class SpanSink(TraceSink):
     def child_ended(self, parent: OpenTool | OpenTurn | None, event: events.ChildEnded, at: float) -> None:
         self._moment(parent, event, at)
 
-    def _moment(
-        self,
-        subject: OpenTool | OpenTurn | None,
-        event: MomentEvent,
-        at: float,
-    ) -> None:
+    def _moment(self, subject: OpenTool | OpenTurn | None, event: MomentEvent, at: float) -> None:
         moment = self._words.moment(subject, event) if subject is not None and subject.span.is_recording() else None
         if subject is None or moment is None:
             return
