@@ -89,10 +89,8 @@ class PluginManager:
 
     @property
     def _plugin_commands(self) -> dict[str, dict[str, Any]]:
-        found = {command.name: asdict(command) for command in self._host.plugins.commands.values()}
-        for fields in found.values():
-            del fields["name"]
-        return found
+        commands = self._host.plugins.commands.items()
+        return {key: {name: value for name, value in asdict(one).items() if name != "name"} for key, one in commands}
 
     @property
     def _cli_commands(self) -> dict[str, dict[str, Any]]:

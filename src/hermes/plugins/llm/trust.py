@@ -90,9 +90,8 @@ def _refused(plugin: str, name: str, value: object, settings: Mapping[str, Any])
     names = cast("list[object]", found)
     if any(_matches(one, value) for one in names):
         return None
-    return (
-        f"plugin {plugin!r} may not choose {name}={value!r}: it is not in {key_of(plugin, allowed)} ({_listed(names)})"
-    )
+    listed = ", ".join(map(str, names)) or "which is empty"
+    return f"plugin {plugin!r} may not choose {name}={value!r}: it is not in {key_of(plugin, allowed)} ({listed})"
 
 
 def _matches(allowed: object, value: object) -> bool:
@@ -100,10 +99,6 @@ def _matches(allowed: object, value: object) -> bool:
         return False
     allowed = allowed.strip().lower()
     return allowed == ANY or allowed == value.strip().lower()
-
-
-def _listed(names: list[object]) -> str:
-    return ", ".join(map(str, names)) or "which is empty"
 
 
 def _limit(plugin: str, name: str, value: object) -> int | float:

@@ -1,4 +1,4 @@
-"""Exporter of one host: brings events, middleware, the runtime and the files together, and ends all of it in order."""
+"""Exporter of one host: brings events, middleware, the runtime and the trajectories together, and ends all in order."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import atexit
 import logging
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,10 @@ from typing import Any
 from hermes.base.sanitize import Redactor
 from hermes.contract import events
 from hermes.trace.clean import Cleaner
+from hermes.trace.collector import Collector
+from hermes.trace.formats.atif import document, write_trajectory
+from hermes.trace.health import ExporterHealth
+from hermes.trace.records import SessionRecord, family
 from hermes.trace.tracker import TRACKED
 
 from .loop import RelayLoop
@@ -21,12 +26,13 @@ from .managed import ManagedCalls
 from .relay import Relay
 from .runtime_exporters import PATIENCE_SECONDS, RuntimeExporters
 from .sessions import Clock
-from .settings import RelaySettings
+from .settings import AtifFiles, RelaySettings
 from .sink import RelaySink
-from .trajectories import Trajectories
 
 log = logging.getLogger("hermes.plugins.nemo_relay")
 
+#: A trajectory is made anew each time; for so many times as long as that took, it is left as it is.
+_REST = 20.0
 #: How many events may wait.
 CAPACITY = 10_000
 #: Fields that nothing is made from: a whole conversation is long, and is not copied in vain.
@@ -161,3 +167,58 @@ class HostExporter:
         self._lock = threading.Lock()
         self._sink.forget()
         self._loop.forget()
+
+
+class Trajectories:
+    """The documents of a host's sessions. Children are in the document of the session a user talks to."""
+
+    def __init__(
+        self, exporters: RuntimeExporters, plugin: str, clock: Callable[[], float], redactor: Redactor
+    ) -> None:
+        self.collector = Collector(redactor, clock)
+        self._exporters = exporters
+        self._health = ExporterHealth(plugin, "atif")
+        self._has_warned = False
+        #: When the document of each session may be written again before its end.
+        self._not_before: dict[str, float] = {}
+
+    def is_root(self, session_id: str) -> bool:
+        """Whether a user talks to the session."""
+        return self.collector.root_of(session_id) == session_id
+
+    def write(self, session_id: str) -> None:
+        """Write what a session has come to, once and for all, and forget it. Never raises."""
+        if self.is_root(session_id):
+            self._write(session_id)
+            self.collector.forget(session_id)
+            self._not_before.pop(session_id, None)
+
+    def snapshot(self, session_id: str) -> None:
+        """Write what a session has come to so far, unless that would take up much of the time. Never raises."""
+        started = time.monotonic()
+        if self.is_root(session_id) and started >= self._not_before.get(session_id, 0.0):
+            self._write(session_id)
+            now = time.monotonic()
+            self._not_before[session_id] = now + _REST * (now - started)
+
+    def _write(self, session_id: str) -> None:
+        files, record = self._exporters.atif, self.collector.session(session_id)
+        if files is None or record is None or not record.turns:
+            return
+        self._health.received()
+        try:
+            files.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for one in family(record) if files.children_too else (record,):
+                self._write_one(one, files)
+        except (OSError, ValueError) as error:
+            self._health.failed(error)
+            if not self._has_warned:
+                log.warning("trajectories are not written to %s: %s", files.folder, error)
+            self._has_warned = True
+        else:
+            self._health.sent()
+
+    def _write_one(self, record: SessionRecord, files: AtifFiles) -> None:
+        version = {"agent_version": files.agent_version} if files.agent_version else {}
+        made = document(record, agent_name=files.agent_name, model_name=files.model_name, **version)
+        write_trajectory(files.folder, files.template, made)
