@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed, abort_stream
@@ -33,30 +32,11 @@ _SASL_FAILED = ("902", "904", "905", "906", "908")
 _REFUSED = ("464", "465", "466")
 _JOIN_REFUSED = ("403", "405", "407", "437", "471", "473", "474", "475", "476", "477", "489")
 _MOST_NICKS = 8
+_USUAL_NICK_LENGTH = 30
 
 
 class IrcError(ConnectionFailed):
     """The server refused us or was lost."""
-
-
-@dataclass
-class ServerFacts:
-    """What a server says about itself in its 005 lines."""
-
-    casemapping: str = "rfc1459"
-    channel_types: str = "#&"
-    nick_length: int = 30
-
-    def read(self, tokens: Iterable[str]) -> None:
-        """Take over the tokens of one line."""
-        for token in tokens:
-            name, _, value = token.partition("=")
-            if name == "CASEMAPPING" and value:
-                self.casemapping = value
-            elif name == "CHANTYPES":
-                self.channel_types = value
-            elif name in ("NICKLEN", "MAXNICKLEN") and value.isdigit():
-                self.nick_length = int(value)
 
 
 @dataclass
@@ -67,7 +47,8 @@ class IrcConnection:
     nick: str = ""
     #: ``nick!user@host`` as others see us, once the server has shown it.
     mask: str = ""
-    facts: ServerFacts = field(default_factory=ServerFacts)
+    #: What the server says about itself in its 005 lines.
+    facts: dict[str, str] = field(default_factory=dict[str, str])
     capabilities: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
@@ -155,7 +136,10 @@ class IrcConnection:
             self._nicks_tried += 1
             if self._nicks_tried > _MOST_NICKS:
                 raise IrcError(f"the nick {self.settings.nick} and {_MOST_NICKS} like it are in use", code="nick")
-            self.nick = another_nick(self.settings.nick, self._nicks_tried, self.facts.nick_length)
+            longest = self.facts.get("NICKLEN") or self.facts.get("MAXNICKLEN") or ""
+            self.nick = another_nick(
+                self.settings.nick, self._nicks_tried, int(longest) if longest.isdigit() else _USUAL_NICK_LENGTH
+            )
             await self._write("NICK", self.nick)
         elif line.command in _SASL_FAILED:
             raise IrcError(f"the SASL login was refused: {line.param(-1)}", code="auth", is_final=True)
@@ -215,11 +199,11 @@ class IrcConnection:
 
     def is_channel(self, name: str) -> bool:
         """Whether this is the name of a channel."""
-        return name[:1] in self.facts.channel_types
+        return name[:1] in self.facts.get("CHANTYPES", "#&")
 
     def lower(self, name: str) -> str:
         """A name in lower case, as this server compares names."""
-        return lower(name, self.facts.casemapping)
+        return lower(name, self.facts.get("CASEMAPPING") or "rfc1459")
 
     async def close(self, farewell: str = "") -> None:
         """Leave, politely when the connection still works."""
@@ -254,7 +238,8 @@ class IrcConnection:
         if line.command == "PING":
             await self._write("PONG", line.param(-1))
         elif line.command == "005":
-            self.facts.read(line.params[1:-1])
+            parts = (token.partition("=") for token in line.params[1:-1])
+            self.facts |= {name: value for name, _, value in parts}
         elif line.command == "ERROR":
             raise IrcError(f"{self.settings.address} closed the connection: {line.param(0)}")
         elif self.is_own(line.nick) and "!" in line.prefix:
