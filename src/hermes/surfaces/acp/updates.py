@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
+from hermes.agent.tools.todo import items_in
 from hermes.base.sanitize import Redactor
 from hermes.tools.declarations.declaration import Declaration, Kind
 from hermes.tools.files.patch_v4a import FilePatch, PatchError, parse_patch
@@ -78,15 +79,12 @@ class ToolUpdates:
         """``plan``: the items of a tool that lists tasks; None for any other."""
         if self._declaration(name).shown.detail != "tasks":
             return None
-        try:
-            items = msgspec.json.decode(result, type=dict[str, Any]).get("todos")
-        except msgspec.DecodeError:
-            return None
-        if not isinstance(items, list):
+        items = items_in(result)
+        if items is None:
             return None
         entries = [
-            {"content": str(item.get("content", "")), "priority": "medium", "status": item["status"]}
-            for item in cast("list[dict[str, Any]]", items)
+            {"content": item.get("content", ""), "priority": "medium", "status": item["status"]}
+            for item in items
             if item.get("status") in ("pending", "in_progress", "completed")
         ]
         return {"sessionUpdate": "plan", "entries": entries}

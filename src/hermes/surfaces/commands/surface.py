@@ -32,27 +32,30 @@ class TerminalScreen(Protocol):
 
 
 class Surface(Protocol):
-    """A prompt, a chat or a single run."""
+    """A prompt, a chat or a single run.
+
+    What it does not say itself is so where nothing is drawn, no turn runs and no one is asked while a command runs.
+    """
 
     #: Whether the conversation continues after the command.
     is_live: bool
     #: Whether the model's reasoning is shown.
-    show_reasoning: bool
+    show_reasoning: bool = False
 
     @property
     def screen(self) -> TerminalScreen | None:
         """The screen, where there is one."""
-        ...
+        return None
 
     @property
     def is_working(self) -> bool:
         """Whether a turn is running."""
-        ...
+        return False
 
     @property
     def queued(self) -> int:
         """How many messages wait for the turn to end."""
-        ...
+        return 0
 
     def run(self, message: UserMessage) -> None:
         """Answer a message now. Only called while no turn is running; it need not wait for the answer."""
@@ -62,7 +65,7 @@ class Surface(Protocol):
 
     def steer(self, text: str) -> bool:
         """Say something to the agent while it works. False when it has just ended."""
-        ...
+        return False
 
     def stop(self, reason: str) -> None:
         """Interrupt the running turn."""
@@ -73,18 +76,18 @@ class Surface(Protocol):
 
     def pending_approval(self) -> ApprovalRequest | None:
         """The call that waits for approval."""
-        ...
+        return None
 
     def answer_approval(self, answer: ApprovalAnswer) -> None:
         """Answer the pending approval."""
 
     def confirm(self, question: str) -> bool:
         """Ask the user to confirm. True where no one can be asked: they typed the command."""
-        ...
+        return True
 
     def decide(self, question: str) -> bool | None:
         """Ask the user for a decision that is stored; None where there is no answer."""
-        ...
+        return None
 
     def clear_screen(self) -> None:
         """Begin with an empty screen."""
@@ -93,31 +96,10 @@ class Surface(Protocol):
         """Leave once the command is done."""
 
 
-class UnattendedSurface:
-    """What a surface can do where nothing is drawn and no one is asked while a command runs."""
-
-    screen = None
-    show_reasoning = False
-
-    def pending_approval(self) -> ApprovalRequest | None:
-        return None
-
-    def confirm(self, question: str) -> bool:
-        return True
-
-    def decide(self, question: str) -> bool | None:
-        return None
-
-    def clear_screen(self) -> None:
-        pass
-
-
-class OneShotSurface(UnattendedSurface):
+class OneShotSurface(Surface):
     """The surface of a single run: no turn is running, and no one answers questions."""
 
     is_live = False
-    is_working = False
-    queued = 0
 
     def __init__(self, interrupt: Interrupt | None = None) -> None:
         self._interrupt = interrupt or Interrupt()
@@ -137,17 +119,8 @@ class OneShotSurface(UnattendedSurface):
             return True
         return False
 
-    def steer(self, text: str) -> bool:
-        return False
-
     def stop(self, reason: str) -> None:
         self._interrupt.cancel(reason)
 
     def interrupt(self) -> Interrupt:
         return self._interrupt
-
-    def answer_approval(self, answer: ApprovalAnswer) -> None:
-        pass
-
-    def quit(self) -> None:
-        pass

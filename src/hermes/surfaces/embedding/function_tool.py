@@ -111,7 +111,7 @@ def function_tool(function: Callable[..., Any]) -> Tool:
         toolset=options.toolset,
         description=options.description or summary,
         parameters=_schema(arguments, described, name),
-        run=_runner(function, name, arguments.struct, interrupts),
+        run=_runner(function, name, arguments, interrupts),
         effect=options.effect,
         declares=options.declares,
         parallel=options.parallel,
@@ -158,8 +158,8 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
 # -- signature and schema -------------------------------------------------------------------------------------------
 
 
-def _arguments_of(function: Callable[..., Any], name: str) -> tuple[_Arguments, list[str]]:
-    """The parameters that the model fills in, and the names of those that take the turn's interrupt."""
+def _arguments_of(function: Callable[..., Any], name: str) -> tuple[type[msgspec.Struct], list[str]]:
+    """The parameters that the model fills in, as a struct, and the names of those that take the turn's interrupt."""
     target = function if inspect.isroutine(function) else type(function).__call__
     try:
         hints = get_type_hints(target, include_extras=True)
@@ -177,16 +177,7 @@ def _arguments_of(function: Callable[..., Any], name: str) -> tuple[_Arguments, 
             fields.append((parameter.name, hint))
         else:
             fields.append((parameter.name, hint, _default(parameter.default)))
-    struct = msgspec.defstruct(f"{name}_arguments", fields, kw_only=True)
-    return _Arguments(struct, {field[0]: field[1] for field in fields}), interrupts
-
-
-@dataclass(frozen=True, slots=True)
-class _Arguments:
-    """The parameters of a tool as a struct, and the type hint of each."""
-
-    struct: type[msgspec.Struct]
-    hints: dict[str, Any]
+    return msgspec.defstruct(f"{name}_arguments", fields, kw_only=True), interrupts
 
 
 def _is_interrupt(hint: Any) -> bool:
@@ -208,14 +199,14 @@ def _default(value: Any) -> Any:
     return value
 
 
-def _schema(arguments: _Arguments, described: dict[str, str], name: str) -> dict[str, Any]:
+def _schema(arguments: type[msgspec.Struct], described: dict[str, str], name: str) -> dict[str, Any]:
     try:
-        schema = _struct_schema(arguments.struct)
+        schema = _struct_schema(arguments)
     except TypeError as error:
         raise TypeError(f"tool {name!r}: {_misfit(arguments) or error}") from None
     schema.pop("title", None)
     for parameter, fields in schema.get("properties", {}).items():
-        text = _annotated_text(arguments.hints[parameter]) or described.get(parameter)
+        text = _annotated_text(arguments.__annotations__[parameter]) or described.get(parameter)
         if text:
             fields.setdefault("description", text)
     return schema
@@ -226,9 +217,9 @@ def _struct_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
     return inlined(components.pop(struct.__name__), components)
 
 
-def _misfit(arguments: _Arguments) -> str:
+def _misfit(arguments: type[msgspec.Struct]) -> str:
     """What is said about the first parameter whose type has no schema; empty when each of them has one."""
-    for parameter, hint in arguments.hints.items():
+    for parameter, hint in arguments.__annotations__.items():
         try:
             _struct_schema(msgspec.defstruct("alone", [(parameter, hint)]))
         except TypeError as error:

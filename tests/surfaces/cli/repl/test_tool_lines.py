@@ -116,13 +116,12 @@ def test_no_line_is_wider_than_the_terminal(name: str, subject: str, error: str,
 def test_parallel_calls_have_a_line_each_while_they_run() -> None:
     clock = Clock()
     tools = ToolLines(Redactor(), clock)
-    assert not tools and tools.lines(40) == []
+    assert tools.lines(40) == []
     tools.started(tool_started("a", "read_file", {"path": "a.txt"}))
     clock.now += 1.5
     tools.started(tool_started("b", "terminal", {"command": "make " * 20}))
     clock.now += 0.125
     screen = Screen("\n".join(tools.lines(40)), 40)
-    assert tools
     assert screen.rows == ["⠴ read_file a.txt  1.6 s", "⠙ terminal make make make make m…  0.1 s"]
     done = tools.finished(tool_ended("a", "read_file", {"path": "a.txt"}, "ok", 12, None), width=40)
     assert done == "✓ read_file a.txt  12 ms"

@@ -121,8 +121,8 @@ def _config(loaded: LoadedConfig, args: argparse.Namespace) -> Config:
             text = Path(text[1:]).expanduser().read_text("utf-8")
         except (OSError, ValueError) as error:
             raise HermesError(f"--system {text}: {getattr(error, 'strerror', None) or 'not a text file'}") from None
-    agent = msgspec.structs.replace(loaded.config.agent, system_prompt=text)
-    return msgspec.structs.replace(loaded.config, agent=agent)
+    agent = replace(loaded.config.agent, system_prompt=text)
+    return replace(loaded.config, agent=agent)
 
 
 def _output_format(args: argparse.Namespace, message: UserMessage | None) -> OutputFormat | None:
@@ -164,17 +164,8 @@ def _talk(host: Host, args: argparse.Namespace) -> int:
 
 #: What workers do not learn of a run: their configuration decides.
 _NOT_FOR_WORKERS = (
-    "system",
-    "toolsets",
-    "allowed_tools",
-    "max_turns",
-    "plugin",
-    "mode",
-    "yolo",
-    "accept_hooks",
-    "ignore_user_config",
-    "output_schema",
-)
+    "system toolsets allowed_tools max_turns plugin mode yolo accept_hooks ignore_user_config output_schema"
+).split()
 
 
 def _check_remote(args: argparse.Namespace, message: UserMessage | None, config: Config, *, at_prompt: bool) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol
 
 import msgspec
 
+from hermes.agent.tools.todo import Item, items_in
 from hermes.surfaces.cli.terminal import plain
 from hermes.tools.declarations.declaration import Declaration, Detail
 
@@ -124,24 +125,21 @@ def _written(event: FinishedCall) -> list[DetailLine]:
 
 
 def _tasks(event: FinishedCall) -> list[DetailLine]:
-    todos = _document(event).get("todos")
-    lines: list[DetailLine] = []
-    for todo in cast("list[Any]", todos) if isinstance(todos, list) else ():
-        if isinstance(todo, dict):
-            task = cast("dict[str, Any]", todo)
-            box = _BOXES.get(str(task.get("status")), "[ ]")
-            lines.append(DetailLine(f"{box} {plain(str(task.get('content', '')))}"))
-    return lines
+    return [DetailLine(f"{_BOXES.get(item['status'], '[ ]')} {plain(item['content'])}") for item in _items(event)]
 
 
 def current_task(event: FinishedCall) -> str:
     """The task that the agent is at, with its number, after a call that lists tasks; empty when there is none."""
-    todos = _document(event).get("todos") if event.status == "ok" else None
-    tasks = [cast("dict[str, Any]", todo) for todo in cast("list[Any]", todos)] if isinstance(todos, list) else []
-    for number, task in enumerate(tasks, 1):
-        if task.get("status") == "in_progress":
-            return f"{number}/{len(tasks)} {plain(str(task.get('content', '')))}"
+    items = _items(event) if event.status == "ok" else []
+    for number, item in enumerate(items, 1):
+        if item["status"] == "in_progress":
+            return f"{number}/{len(items)} {plain(item['content'])}"
     return ""
+
+
+def _items(event: FinishedCall) -> list[Item]:
+    found = items_in(event.result) or []
+    return [item for item in found if "status" in item and "content" in item]
 
 
 _DETAILS: dict[Detail, Callable[[FinishedCall], list[DetailLine]]] = {

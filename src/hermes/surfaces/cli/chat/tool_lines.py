@@ -86,9 +86,6 @@ class ToolLines:
         #: By the id of the call, or of the child's session.
         self._running: dict[str, Running] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._running)
-
     def started(self, event: ToolStarted | ChildStarted) -> None:
         """Add a call or a child."""
         now = self._clock()

@@ -37,7 +37,7 @@ class Display(Protocol):
     @property
     def screen(self) -> TerminalScreen | None:
         """Itself, when it can place text anywhere."""
-        ...
+        return None
 
     def event(self, event: TurnEvent) -> None:
         """Show an event of the running turn."""
@@ -58,13 +58,13 @@ class Display(Protocol):
         """Show an error."""
 
     def restore_input(self, text: str) -> None:
-        """Put a message that was not accepted back into the prompt."""
+        """Put a message that was not accepted back into the prompt, where it is gone from it."""
 
     def changed(self) -> None:
         """Redraw: the question, the queue or the running turn changed."""
 
     def clear(self) -> None:
-        """Clear the screen."""
+        """Clear the screen, where it is one."""
 
     def end(self) -> None:
         """The prompt is over."""
@@ -108,10 +108,9 @@ class Dialogue:
         self._display = display
         self._attended = attended
         self._turns = TurnQueue(host.workers, self._run_turn, self._changed)
-        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        #: Entries in the inbox, and the one being handled.
-        self._unhandled = 0
-        self._state = threading.Condition()
+        #: What is to be done on the thread of the input.
+        self._inbox: queue.Queue[Callable[[], None]] = queue.Queue()
+        self._leaving = threading.Lock()
         #: Interrupt of the running command.
         self._command: Interrupt | None = None
         #: Whether that command is one of the user's shell.
@@ -141,7 +140,7 @@ class Dialogue:
         interrupt = Interrupt()
         if self._is_for_shell(text):
             self._waiting_commands.append(interrupt)
-        self._put(lambda: self._handle(text, interrupt))
+        self._inbox.put(lambda: self._handle(text, interrupt))
 
     def ctrl_c(self) -> None:
         """Stop the running turn or command; the second time in a row, leave."""
@@ -163,7 +162,7 @@ class Dialogue:
 
     def leave(self, code: int, reason: str = BY_KEY, *, insist: bool = False) -> None:
         """Stop everything, then end the display."""
-        with self._state:
+        with self._leaving:
             is_first = self.exit_code is None
             if is_first:
                 self.exit_code = code
@@ -174,7 +173,7 @@ class Dialogue:
 
     def offer_to_finish(self) -> None:
         """Ask whether to continue the last turn, when it has no answer, before what is typed is handled."""
-        self._put(self._offer_to_finish)
+        self._inbox.put(self._offer_to_finish)
 
     def mention_waiting(self) -> None:
         """Show how many calls of callers wait for the owner, when there are more than were shown last."""
@@ -187,7 +186,7 @@ class Dialogue:
     @property
     def is_idle(self) -> bool:
         """Whether all input is handled and no turn is running."""
-        return not self._turns.is_working and not self._unhandled
+        return not self._turns.is_working and not self._inbox.unfinished_tasks
 
     @property
     def waiting(self) -> list[str]:
@@ -198,7 +197,7 @@ class Dialogue:
         """Answer a message of a plugin, as soon as what was typed before is handled. False when the user leaves."""
         if self.exit_code is not None:
             return False
-        self._put(lambda: self.run(text))
+        self._inbox.put(lambda: self.run(text))
         return True
 
     # -- surface of the commands --------------------------------------------------------------------------------
@@ -269,11 +268,6 @@ class Dialogue:
         self._display.note(mode_notice(self.host.approvals, session))
         self._display.changed()
 
-    def _put(self, work: Callable[[], None]) -> None:
-        with self._state:
-            self._unhandled += 1
-        self._inbox.put(work)
-
     def _serve(self) -> None:
         while True:
             work = self._inbox.get()
@@ -285,9 +279,7 @@ class Dialogue:
             except BaseException as error:  # the next line must still be read
                 self._report(error)
             finally:
-                with self._state:
-                    self._unhandled -= 1
-                    self._state.notify_all()
+                self._inbox.task_done()
                 self._changed()
 
     def _handle(self, text: str, interrupt: Interrupt) -> None:
@@ -491,7 +483,7 @@ class Dialogue:
         if not self._turns.wait_until_idle(_LEAVE_SECONDS):
             self._turns.close(BY_KEY, insist=True)
             self._turns.wait_until_idle(_HURRY_SECONDS)
-        with self._state:
-            self._state.wait_for(lambda: not self._unhandled, _HURRY_SECONDS)
+        with self._inbox.all_tasks_done:
+            self._inbox.all_tasks_done.wait_for(lambda: not self._inbox.unfinished_tasks, _HURRY_SECONDS)
         self.over.set()
         self._display.end()

@@ -13,16 +13,7 @@ from msgspec.structs import replace
 
 from hermes.agent.events import TurnResult
 from hermes.base.sanitize import Redactor
-from hermes.contract.events import (
-    ChildActivity,
-    ChildEnded,
-    ChildStarted,
-    RetryScheduled,
-    TextDelta,
-    ToolEnded,
-    ToolStarted,
-    TurnEvent,
-)
+from hermes.contract import events
 from hermes.surfaces.cli.chat.rendering import TurnRenderer
 from hermes.surfaces.cli.chat.theme import Theme
 from hermes.surfaces.cli.chat.tool_details import (
@@ -87,7 +78,7 @@ class TurnView(TurnRenderer):
         #: What the spinner says while no tool runs.
         self.activity = "working"
         #: The call that ended last, for the key that shows all of its output.
-        self._last_call: ToolEnded | None = None
+        self._last_call: events.ToolEnded | None = None
         #: What running calls change, where their results do not say it; by the ids of the calls.
         self._diffs: dict[str, str] = {}
 
@@ -98,28 +89,24 @@ class TurnView(TurnRenderer):
 
         return MarkdownStream(self.width, self._theme.has_colour, unicode=self._unicode, theme=self._theme)
 
-    def start(self) -> None:
-        """Show that a turn is about to begin."""
-        self._shown, self._is_running, self._since, self._task = "", True, self._clock(), ""
-
-    def look_ahead(self, event: TurnEvent, cwd: Path) -> None:
+    def look_ahead(self, event: events.TurnEvent, cwd: Path) -> None:
         """Note what a call is about to replace. Called by the thread of the turn, before the call runs."""
-        if isinstance(event, ToolStarted):
+        if isinstance(event, events.ToolStarted):
             diff = replaced_text_diff(self._declaration(event.tool_name), event.args, cwd)
             if diff:
                 self._diffs[event.tool_call_id] = diff
 
-    def take(self, event: TurnEvent) -> str:
+    def take(self, event: events.TurnEvent) -> str:
         """The finished text that an event adds."""
         self._markdown.width = self.width
-        if isinstance(event, TextDelta | ToolStarted):
+        if isinstance(event, events.TextDelta | events.ToolStarted):
             self.activity = "working"
         self._added = ""
         self.render(event)
         return self._added
 
     def started(self) -> None:
-        self.start()
+        self._shown, self._is_running, self._since, self._task = "", True, self._clock(), ""
 
     def text(self, text: str) -> None:
         self._added += self._markdown.feed(text)
@@ -136,20 +123,20 @@ class TurnView(TurnRenderer):
         line, self._reasoning = self._reasoning, ""
         self._added += f"{self.dim(line)}\n" if line else ""
 
-    def retry(self, event: RetryScheduled) -> None:
+    def retry(self, event: events.RetryScheduled) -> None:
         self._retry = f"trying again in {ceil(event.seconds) or 1} s ({event.retry} of {event.max_retries})"
 
     def retry_over(self) -> None:
         self._retry = ""
 
-    def running(self, event: ToolStarted | ChildStarted | ChildActivity) -> None:
-        if isinstance(event, ChildActivity):
+    def running(self, event: events.ToolStarted | events.ChildStarted | events.ChildActivity) -> None:
+        if isinstance(event, events.ChildActivity):
             self._tools.child_does(event)
         else:
             self._tools.started(event)
 
-    def call_ended(self, event: ToolEnded | ChildEnded) -> None:
-        if isinstance(event, ToolEnded):
+    def call_ended(self, event: events.ToolEnded | events.ChildEnded) -> None:
+        if isinstance(event, events.ToolEnded):
             self._added += f"{self._finished_call(event)}\n"
         else:
             self.notice(self._tools.finished(event, width=self.width), is_problem=event.child_status != "completed")
@@ -157,7 +144,7 @@ class TurnView(TurnRenderer):
     def notice(self, line: str, *, is_problem: bool = False) -> None:
         self._added += f"{self.red(line) if is_problem else self.dim(line)}\n"
 
-    def _finished_call(self, event: ToolEnded) -> str:
+    def _finished_call(self, event: events.ToolEnded) -> str:
         before = self._last_call
         if before is not None and before.tool_call_id != event.tool_call_id:
             self._diffs.pop(before.tool_call_id, None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from msgspec.structs import replace
 
 from hermes.agent.llm.model_runtime import ModelRuntime
@@ -68,17 +66,12 @@ def _overview(conversation: Conversation) -> str:
 
 def known_models(config: Config) -> list[str]:
     """The models that the configuration names, as ``/model`` takes them."""
-    return list(dict.fromkeys(_configured(config)))
-
-
-def _configured(config: Config) -> Iterator[str]:
-    if config.model.default:
-        yield f"{config.model.provider}:{config.model.default}".lstrip(":")
+    found = [f"{config.model.provider}:{config.model.default}".lstrip(":")] if config.model.default else []
     for name, provider in config.providers.items():
         if provider.enabled:
-            yield from (f"{name}:{offered}" for offered in filter(None, (provider.model, *provider.models)))
-    for fallback in config.fallback_providers:
-        yield f"{fallback.provider}:{fallback.model}"
+            found += [f"{name}:{offered}" for offered in filter(None, (provider.model, *provider.models))]
+    found += [f"{fallback.provider}:{fallback.model}" for fallback in config.fallback_providers]
+    return list(dict.fromkeys(found))
 
 
 def reasoning(conversation: Conversation, arguments: str) -> str:

@@ -13,7 +13,7 @@ from hermes.host import Host
 from hermes.journal.questions import OWNER, QuestionRow
 from hermes.surfaces.commands.conversation import Conversation
 from hermes.surfaces.commands.dispatch import is_command, run_command
-from hermes.surfaces.commands.surface import UnattendedSurface, UserMessage
+from hermes.surfaces.commands.surface import Surface, UserMessage
 from hermes.surfaces.gateway.access import conversation_principal, workspace_of
 from hermes.surfaces.gateway.adapter import MessageEvent
 from hermes.surfaces.gateway.chats.questions import SURFACE, read_decision, short_id
@@ -203,7 +203,7 @@ class ChatConversation(Conversation):
         self.switch_to(session, "new_session")
 
 
-class ChatSurface(UnattendedSurface):
+class ChatSurface(Surface):
     """A chat as commands see it: nothing can be drawn, and no one is asked while a command runs."""
 
     is_live = True

@@ -19,7 +19,7 @@ _DELIMITER_CELL = re.compile(r":?-+:?$")
 _CELL_END = re.compile(r"(?<!\\)\|")
 
 #: Longest preview.
-_PREVIEW = 4_000
+_PREVIEW, _PREVIEW_LINES = 4_000, 200
 
 #: Minimum width inside quotes and list items; with less they stay text.
 _LEAST_ROOM = 10
@@ -86,14 +86,8 @@ class MarkdownStream:
     @property
     def pending(self) -> str:
         """The unfinished block as plain text, or the last screens of it when it is long."""
-        tail: list[str] = []
-        room = _PREVIEW
-        for piece in (*reversed(self._partial), "\n" if self._lines else "", *self._lines_backwards()):
-            if room <= 0:
-                break
-            tail.append(piece[-room:])
-            room -= len(piece)
-        return plain("".join(reversed(tail)))
+        lines = [*self._lines[-_PREVIEW_LINES:], "".join(self._partial)]
+        return plain("\n".join(lines)[-_PREVIEW:])
 
     # -- lines ------------------------------------------------------------------------------------------------------
 
@@ -266,11 +260,6 @@ class MarkdownStream:
         ready = "".join(self._ready)
         self._ready.clear()
         return ready
-
-    def _lines_backwards(self) -> list[str]:
-        """The open lines, last first, with what parts them. No more of them than a preview can hold."""
-        lines = self._lines[-_PREVIEW:]
-        return [piece for line in reversed(lines) for piece in (line, "\n")][:-1]
 
 
 # -- the syntax of lines -----------------------------------------------------------------------------------------------

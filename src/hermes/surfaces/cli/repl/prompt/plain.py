@@ -20,7 +20,7 @@ from hermes.contract.events import TurnEvent
 from hermes.surfaces.cli.chat.output import TextOutput
 from hermes.surfaces.cli.chat.signals import handled_signals
 from hermes.surfaces.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST
-from hermes.surfaces.cli.repl.dialogue import Dialogue
+from hermes.surfaces.cli.repl.dialogue import Dialogue, Display
 from hermes.surfaces.cli.terminal import column_wrapped, one_line, plain, terminal_width
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -89,7 +89,7 @@ class LineReader:
                 self._ready.append(self._partial)
 
 
-class PlainPrompt:
+class PlainPrompt(Display):
     """A display that only appends lines. Answers go to stdout, everything else to stderr."""
 
     def __init__(self, stdin: TextIO, stdout: TextIO, redactor: Redactor) -> None:
@@ -107,8 +107,6 @@ class PlainPrompt:
         #: Whether the output ends with the prompt or a question.
         self._asked = False
         self._ended = False
-        #: Lines cannot be drawn again here.
-        self.screen = None
 
     def run(self, dialogue: Dialogue) -> None:
         """Read until the end of the input, or until ``end``. Signals are handled here, outside of any lock."""
@@ -193,9 +191,6 @@ class PlainPrompt:
     def error(self, text: str) -> None:
         self._print(f"Error: {one_line(text)}")
 
-    def restore_input(self, text: str) -> None:
-        """Nothing to do: it is still on the screen, or in the file it came from."""
-
     def changed(self) -> None:
         dialogue = self._dialogue
         if dialogue is None:
@@ -213,9 +208,6 @@ class PlainPrompt:
             elif question is None and self.is_interactive and dialogue.is_idle and dialogue.exit_code is None:
                 self._prompt("> ")
         self._lines.wake()
-
-    def clear(self) -> None:
-        """Nothing to do: printed lines stay."""
 
     def end(self) -> None:
         self._ended = True

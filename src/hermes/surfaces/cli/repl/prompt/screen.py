@@ -131,7 +131,7 @@ class Screen:
 
     @property
     def width(self) -> int:
-        return self._columns
+        return self._output.get_size().columns
 
     def event(self, event: TurnEvent) -> None:
         if isinstance(event, ToolStarted):
@@ -147,7 +147,7 @@ class Screen:
     def message(self, text: str) -> None:
         first, *rest = plain(text).split("\n")
         shown = f"{first} ..." if rest else first
-        self._post(lambda: self._print(self._view.dim(fitted(f"> {shown}", self._columns)) + "\n"))
+        self._post(lambda: self._print(self._view.dim(fitted(f"> {shown}", self.width)) + "\n"))
 
     def say(self, text: str) -> None:
         self._post(lambda: self._print_wrapped(plain(text)))
@@ -301,7 +301,7 @@ class Screen:
 
     def _print_wrapped(self, text: str, paint: Callable[[str], str] = str) -> None:
         """Print lines that are broken at words where the terminal ends."""
-        rows = column_wrapped(text, self._columns)
+        rows = column_wrapped(text, self.width)
         self._print("".join(f"{paint(row) if row else row}\n" for row in rows))
 
     def _write(self, sequence: str) -> None:
@@ -384,19 +384,15 @@ class Screen:
         return "_view" in self.__dict__
 
     def _sized_view(self) -> TurnView:
-        self._view.width = self._columns
+        self._view.width = self.width
         return self._view
-
-    @property
-    def _columns(self) -> int:
-        return self._output.get_size().columns
 
     def _label(self) -> str:
         return "> " if self._question is None else self._question.label
 
     def _live(self) -> list[str]:
         """The changing lines between the output and the prompt."""
-        dialogue, columns = self.dialogue, self._columns
+        dialogue, columns = self.dialogue, self.width
         rows = max(self._output.get_size().rows // 2, 2)
         is_asking = self._question is not None
         lines: list[str] = []
@@ -411,7 +407,7 @@ class Screen:
     def _status(self) -> str:
         is_normal = self._application.editing_mode == EditingMode.VI and vi_navigation_mode()
         mode = ("NORMAL · " if self.unicode else "NORMAL | ") if is_normal else ""
-        return mode + status_line(self.dialogue.facts, self._columns - len(mode), unicode=self.unicode)
+        return mode + status_line(self.dialogue.facts, self.width - len(mode), unicode=self.unicode)
 
     def _completer(self) -> PromptCompleter:
         from hermes.surfaces.cli.repl.prompt.completion import PromptCompleter
