@@ -102,14 +102,9 @@ class AcpServer:
         return self._answered(self._open(self._recorded(params)), reply, with_id=False)
 
     def _fork(self, params: Params, reply: RpcReply) -> Any:
-        from hermes.base.errors import SessionNotFound
-
         source = self._recorded(params)
         host = self._ready_host(source.cwd, params)
-        try:
-            return self._answered(self._open(host.branch_session(source)), reply)
-        except SessionNotFound as error:
-            raise RpcError(NOT_FOUND, str(error)) from None
+        return self._answered(self._open(host.branch_session(source)), reply)
 
     def _list(self, params: Params, _reply: RpcReply) -> Any:
         wanted = params.get("cwd")
@@ -168,23 +163,18 @@ class AcpServer:
         return self._host
 
     def _recorded(self, params: Params) -> Session:
-        from hermes.base.errors import SessionNotFound
-
         session_id, cwd = str(params.get("sessionId") or ""), _folder(params)
         host = self._ready_host(cwd, params)
         known = self._sessions.get(session_id)
         if known is not None:
             return known.session
-        try:
-            row = host.sessions.get(session_id)
-            if row.id != session_id:  # the beginning of an id is for people
-                raise RpcError(NOT_FOUND, f"there is no session {session_id!r}")
-            if row.principal:
-                # It would work in the owner's folder for someone else.
-                raise RpcError(NOT_FOUND, f"session {row.id} is one of {row.principal}; begin a session of your own")
-            return host.resume_session(row.id, cwd=cwd)
-        except SessionNotFound as error:
-            raise RpcError(NOT_FOUND, str(error)) from None
+        row = host.sessions.get(session_id)
+        if row.id != session_id:  # the beginning of an id is for people
+            raise RpcError(NOT_FOUND, f"there is no session {session_id!r}")
+        if row.principal:
+            # It would work in the owner's folder for someone else.
+            raise RpcError(NOT_FOUND, f"session {row.id} is one of {row.principal}; begin a session of your own")
+        return host.resume_session(row.id, cwd=cwd)
 
     def _open(self, session: Session) -> EditorSession:
         from hermes.surfaces.acp.session import EditorSession

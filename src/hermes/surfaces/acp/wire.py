@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from hermes.base.errors import HermesError
+from hermes.base.errors import HermesError, SessionNotFound
 from hermes.base.scope import Interrupt
 
 log = logging.getLogger("hermes.acp")
@@ -160,7 +160,7 @@ class EditorConnection:
         except RpcError as error:
             reply.fail(error.code, str(error))
         except HermesError as error:
-            reply.fail(INTERNAL, str(error))
+            reply.fail(NOT_FOUND if isinstance(error, SessionNotFound) else INTERNAL, str(error))
         except Exception as error:
             log.exception("%s failed", message.method)
             reply.fail(INTERNAL, f"{type(error).__name__}: {error}")
