@@ -221,7 +221,7 @@ class _OneShotRun:
                 output.cwd, output.declaration = session.cwd, host.tools.declaration
                 if is_embedded(session.models.endpoints[0]):
                     output.activity = "starting the embedded model"
-            host.confinements.notify = lambda line: print_note(f"Warning: {plain(line)}")
+            host.confinements.notify = lambda line: print_warnings([line], str)
             result = self._run_turn(session, output_format)
         return self._end(result)
 
@@ -273,8 +273,7 @@ class _OneShotRun:
             session.when_accepted = None
             if begins:
                 self._output.begin(session.id)
-            for notice in notices:
-                print_note(f"Warning: {plain(notice)}")
+            print_warnings(notices, str)
 
         notices = [] if self._args.verbose else list(self._host.notices)  # --verbose shows the log, which has them too
         instructions = session.instructions

@@ -16,7 +16,7 @@ from hermes.surfaces.cli.terminal import (
     can_draw,
     one_line,
     plain,
-    print_note,
+    print_warnings,
     shows_unicode,
     terminal_width,
     word_wrapped,
@@ -57,7 +57,7 @@ def _run_plain(host: Host, opened: Callable[[], Session], notices: Sequence[str]
     if prompt.is_interactive:
         _greet(dialogue, notices)
     else:
-        _warn(notices)
+        print_warnings(notices, str)
     if chooses_session:
         dialogue.enter("/resume")
     prompt.run(dialogue)
@@ -78,7 +78,7 @@ def _greet(dialogue: Dialogue, notices: Sequence[str]) -> None:
     if instructions is not None and instructions.files:
         names = ", ".join(file.name for file in instructions.files)
         print(one_line(f"project instructions: {names}"), file=sys.stderr)
-    _warn([*notices, *([] if instructions is None else instructions.notices)])
+    print_warnings([*notices, *([] if instructions is None else instructions.notices)], str)
     dialogue.mention_waiting()
     if session.messages():
         from hermes.surfaces.commands.dispatch import run_command
@@ -90,20 +90,13 @@ def _greet(dialogue: Dialogue, notices: Sequence[str]) -> None:
         dialogue.offer_to_finish()
 
 
-def _warn(notices: Sequence[str]) -> None:
-    for notice in notices:
-        print_note(f"Warning: {plain(notice)}")
-    sys.stderr.flush()
-
-
 def _farewell(dialogue: Dialogue) -> int:
     session_id = dialogue.conversation.session.id
-    if not sys.stderr.isatty():  # not read by a person
-        return dialogue.exit_code or 0
-    if dialogue.waiting:
-        print(f"{plural(len(dialogue.waiting), 'message')} not sent:", file=sys.stderr)
+    if sys.stderr.isatty():  # read by a person
+        if dialogue.waiting:
+            print(f"{plural(len(dialogue.waiting), 'message')} not sent:", file=sys.stderr)
         for text in dialogue.waiting:
             print(f"  {one_line(text)}", file=sys.stderr)
-    if dialogue.host.sessions.turn_count(session_id):
-        print(f"Continue with: hermes chat --resume {session_id}", file=sys.stderr)
+        if dialogue.host.sessions.turn_count(session_id):
+            print(f"Continue with: hermes chat --resume {session_id}", file=sys.stderr)
     return dialogue.exit_code or 0
