@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 from typing import Any
 
 from hermes.base.errors import SessionNotFound
@@ -84,6 +83,8 @@ class SessionTables:
         """The content of a stored body; None, and a note, when it cannot be read."""
         if self._damage is None:
             return unpack(self._connection, stored)
+        from hashlib import sha256  # loads OpenSSL, which the start of a program does not need
+
         try:
             for digest in blobs_of(self._connection, stored):
                 query = "SELECT data FROM blobs WHERE sha256 = ?"
