@@ -15,7 +15,7 @@ from hermes.base.errors import ConfigError
 from hermes.base.sanitize import is_secret_key
 from hermes.journal.store import schema
 from hermes.journal.store.port import Store, open_store
-from hermes.journal.store.sqlite import database
+from hermes.surfaces.cli.setup.db import schema_version
 
 T = TypeVar("T")
 
@@ -70,12 +70,8 @@ class Installation:
 
     def journal_version(self) -> int | None:
         """The schema version of the journal, read without migrating it; ``None`` when there is no journal."""
-        if not self.has_shared_journal:
-            return database.found_version(self.database)
-        from hermes.journal.store.postgres.store import PostgresStore
-
-        with closing(PostgresStore(self._journal())) as store:
-            return store.found_version()
+        with closing(self.store()) as store:
+            return schema_version(store)
 
     def from_journal(self, read: Callable[[Store], T], otherwise: T) -> T:
         """What a function reads from a journal with the current schema: reading an older one would migrate it."""

@@ -37,7 +37,7 @@ def _status(_args: argparse.Namespace, home: Path) -> Report:
     config = load_config(home).config.journal
     newest, counts = len(schema.MIGRATIONS), dict[str, int]()
     with closing(open_store(home, config)) as store:
-        version = _version(store, config)
+        version = schema_version(store)
         found: dict[str, object] = {
             "database": "postgres" if config.url else "file",
             "location": store.location,
@@ -67,7 +67,7 @@ def _migrate(_args: argparse.Namespace, home: Path) -> None:
     config = load_config(home).config.journal
     newest = len(schema.MIGRATIONS)
     with closing(open_store(home, config)) as store:
-        before = _version(store, config)
+        before = schema_version(store)
         _prepare(store)
         if before == newest:
             print(f"{store.location}: schema {newest}, up to date")
@@ -103,9 +103,9 @@ def _print_progress(table: str, count: int) -> None:
         print_note(f"{plural(count, 'row')} of {table}")
 
 
-def _version(store: Store, config: JournalConfig) -> int | None:
+def schema_version(store: Store) -> int | None:
     """The version of the tables, which are not changed; None when there are none."""
-    if config.url:
+    if not store.files():
         return _shared(store).found_version()
     from hermes.journal.store.sqlite.database import found_version
 

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from hermes.base.config import load_config
 from hermes.base.errors import ConfigError
@@ -36,12 +36,22 @@ def get_model(home: Path) -> InstalledParts:
     """Install the missing parts of the embedded model, with progress on stderr."""
     from hermes.models.local.install.install import install
 
-    progress = _Progress(sys.stderr)
-    print(f"Downloading the runtime and the weights, about {DOWNLOAD_SIZE // _MEGABYTE} MB …", file=sys.stderr)
+    most, whole = 0, DOWNLOAD_SIZE // _MEGABYTE
+
+    def show(size: int) -> None:
+        """Overwrite one line; nothing without a terminal."""
+        nonlocal most
+        most = min(max(most, size), DOWNLOAD_SIZE)  # unpacking takes space too
+        if sys.stderr.isatty():
+            text = f"\r  {most // _MEGABYTE:3d} of about {whole} MB ({most * 100 // DOWNLOAD_SIZE} %)"
+            print(text, end="", file=sys.stderr, flush=True)
+
+    print(f"Downloading the runtime and the weights, about {whole} MB …", file=sys.stderr)
     try:
-        return install(home, on_progress=progress.show)
+        return install(home, on_progress=show)
     finally:
-        progress.close()
+        if sys.stderr.isatty() and most:
+            print(file=sys.stderr)
 
 
 def _install(_args: argparse.Namespace, home: Path) -> Report:
@@ -92,25 +102,6 @@ def _status_report(home: Path, parts: InstalledParts, lines: Sequence[str] = ())
     }
     shown = [(f"{name:<8}", text) for name, text in rows.items()]
     return Report(document, lines, rows=shown, code=0 if usable else 1)
-
-
-class _Progress:
-    """Download progress on one line that is overwritten; nothing without a terminal."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream if stream.isatty() else None
-        self._most = 0
-
-    def show(self, size: int) -> None:
-        self._most = min(max(self._most, size), DOWNLOAD_SIZE)  # unpacking takes space too
-        if self._stream is not None:
-            done, whole = self._most // _MEGABYTE, DOWNLOAD_SIZE // _MEGABYTE
-            self._stream.write(f"\r  {done:3d} of about {whole} MB ({self._most * 100 // DOWNLOAD_SIZE} %)")
-            self._stream.flush()
-
-    def close(self) -> None:
-        if self._stream is not None and self._most:
-            self._stream.write("\n")
 
 
 COMMAND = CommandSpec(

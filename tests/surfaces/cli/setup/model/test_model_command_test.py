@@ -16,7 +16,7 @@ from hermes.models.credentials.oauth import Tokens
 from hermes.models.credentials.store import AuthFile, add_key, add_sign_in
 from hermes.models.endpoint import Timeouts
 from hermes.surfaces.cli.main import main
-from hermes.surfaces.cli.setup.model import probe
+from hermes.surfaces.cli.setup.model import show
 from hermes.testing import FaultServer, ScriptedProvider, failure
 from hermes.testing.proxies import connect_proxy
 from support import CERTIFICATE
@@ -241,7 +241,7 @@ def test_the_proxy(home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_time(home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_FIRST_ANSWER", Timeouts(1, 0.2, 0.2, 1))
+    monkeypatch.setattr(show, "_FIRST_ANSWER", Timeouts(1, 0.2, 0.2, 1))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         use(home, f"http://127.0.0.1:{silent.getsockname()[1]}/v1")
         kind, line = problem(capsys)

@@ -5,20 +5,50 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
+
+import msgspec
 
 from hermes.base.config import Config, apply_env, config_path, hermes_home, load_config, load_env_file
 from hermes.base.config.secrets import home_redactor
-from hermes.base.errors import HermesError
+from hermes.base.errors import HermesError, did_you_mean
 from hermes.base.sanitize import redact_text
+from hermes.contract.fields import Field
+from hermes.contract.hooks import HOOKS, OBSERVER_SCHEMA, PAIRS, HookSpec
+from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA, MiddlewareSpec
 from hermes.plugins.loading.discovery import discover, is_set
 from hermes.plugins.loading.loader import decide
 from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
 from hermes.plugins.shell_hooks.consent import AllowList
+from hermes.plugins.shell_hooks.load import ShellHook, agreement_to
+from hermes.plugins.shell_hooks.protocol import HookCommandFailed, read_verdict
 from hermes.surfaces.cli.arguments import JSON, Action, Argument, CommandSpec, OneOf, flag
+from hermes.surfaces.cli.extend.hooks.consent import ask_at_terminal
 from hermes.surfaces.cli.report import Report
-from hermes.surfaces.cli.terminal import one_line, print_note
+from hermes.surfaces.cli.terminal import one_line, print_note, short_duration
+from hermes.tools.declarations.builtin import builtin_declaration
 from hermes.tools.sandbox.confinement import Confinements
+
+#: Realistic sample values.
+_SAMPLES: dict[str, Any] = {
+    "telemetry_schema_version": OBSERVER_SCHEMA,
+    "session_id": "sample-session",
+    "task_id": "sample-task",
+    "turn_id": "sample-session:sample-task:1",
+    "api_request_id": "sample-session:sample-task:1:api:1",
+    "tool_call_id": "call_sample",
+    "platform": "cli",
+    "status": "ok",
+    "result": '{"output": "hello", "exit_code": 0, "error": null}',
+    "user_message": "Say hello.",
+    "response_text": "Hello.",
+    "assistant_response": "Hello.",
+    "final_response": "Hello.",
+    "command": "echo hello",
+    "output": "hello\n",
+    "changed_paths": ["sample.py"],
+}
+_BY_TYPE: dict[str, Any] = {"str": "sample", "int": 1, "float": 1.0, "bool": True, "dict": {}, "Record": {}}
 
 
 class Configured(NamedTuple):
@@ -131,12 +161,128 @@ def _revoke(args: argparse.Namespace) -> None:
 
 
 def _test(args: argparse.Namespace) -> int:
-    from hermes.surfaces.cli.extend.hooks.trial import try_hook
-
-    configured = _configured()
+    """Run every command of the hook that applies; 1 when one of them failed."""
+    configured, event = _configured(), args.event
+    if event not in HOOKS:
+        hint = did_you_mean(event, HOOKS, otherwise="'hermes hooks spec' lists them")
+        raise HermesError(f"there is no hook {event!r}{hint}")
+    payload = sample_payload(event, args.tool, _arguments(args.tool, args.args))
+    chosen = [command for command in configured.commands if command.event == event]
+    if not chosen:
+        raise HermesError(f"no command is configured for {event}; add one under hooks.{event} in config.yaml")
     allow_list = None if args.accept_hooks or configured.accept_all else AllowList(configured.home)
     confinements = Confinements(configured.config.terminal, home_redactor(configured.home))
-    return try_hook(args, configured.home, configured.commands, allow_list, confinements)
+    worked = [_try_one(command, payload, configured.home, allow_list, confinements) for command in chosen]
+    return 0 if all(worked) else 1
+
+
+def sample_payload(event: str, tool: str, args: dict[str, Any]) -> dict[str, Any]:
+    """An event as the contract describes it, with made-up values."""
+    payload = {field.name: _sample(field) for field in HOOKS[event].fields if field.always}
+    return payload | {name: value for name, value in (("tool_name", tool), ("args", args)) if name in payload}
+
+
+def _sample(field: Field) -> Any:
+    if field.name in _SAMPLES or "None" in field.type:
+        return _SAMPLES.get(field.name)
+    return [] if field.type.startswith("list") else _BY_TYPE.get(field.type.partition(" ")[0])
+
+
+def _arguments(tool: str, text: str) -> dict[str, Any]:
+    if not text:
+        return {name: "echo hello" for name, kind in builtin_declaration(tool).runs.items() if kind == "command"}
+    advice = 'give an object such as \'{"path": "notes.txt"}\''
+    try:
+        value: object = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise HermesError(f"--args is not JSON ({error}); {advice}") from None
+    if not isinstance(value, dict):
+        raise HermesError(f"--args is a JSON {type(value).__name__}; {advice}")
+    return cast("dict[str, Any]", value)
+
+
+def _try_one(
+    command: HookCommand,
+    payload: dict[str, Any],
+    home: Path,
+    allow_list: AllowList | None,
+    confinements: Confinements,
+) -> bool:
+    cwd = Path.cwd()
+    print(f"{command.name}  {_printable(command.command)}")
+    if not command.applies_to(payload.get("tool_name")):
+        print(f"  not run: its matcher does not match {payload.get('tool_name')}")
+        return True
+    agreement = agreement_to(command, allow_list, cwd, ask_at_terminal)
+    hook = ShellHook(command, agreement, home, lambda _session: cwd, confinements)
+    try:
+        finished = hook.run(payload)
+        code = "none (timeout)" if finished.exit_code is None else str(finished.exit_code)
+        print(f"  exit code: {code}\n  time: {short_duration(finished.seconds)}")
+        for name, output in (("stdout", finished.stdout), ("stderr", finished.stderr)):
+            if output.strip():
+                print(f"  {name}: {_printable(output)}")
+        answer = read_verdict(command.event, finished)
+    except HookCommandFailed as error:
+        blocks = command.on_error == "deny"
+        consequence = "the call would be blocked" if blocks else "the turn would continue without it"
+        print(f"  failed: {_printable(str(error))} ({consequence})")
+        return False
+    print(f"  verdict: {_printable(msgspec.json.encode(answer).decode()) if answer is not None else 'none'}")
+    return True
+
+
+def _spec(args: argparse.Namespace) -> Report:
+    name = args.name
+    if not name:
+        return Report(contract_document(), _overview())
+    if name not in HOOKS and name not in MIDDLEWARE:
+        hint = did_you_mean(name, [*HOOKS, *MIDDLEWARE], otherwise="'hermes hooks spec' lists them")
+        raise HermesError(f"there is no hook or middleware kind {name!r}{hint}")
+    document = _hook(HOOKS[name]) if name in HOOKS else _middleware(MIDDLEWARE[name])
+    return Report(document, _page(name, document))
+
+
+def contract_document() -> dict[str, Any]:
+    """The whole contract."""
+    return {
+        "schema_versions": {"observer": OBSERVER_SCHEMA, "middleware": MIDDLEWARE_SCHEMA},
+        "hooks": [_hook(spec) for spec in HOOKS.values()],
+        "middleware": [_middleware(spec) for spec in MIDDLEWARE.values()],
+        "pairs": [pair._asdict() for pair in PAIRS],
+    }
+
+
+def _hook(spec: HookSpec) -> dict[str, Any]:
+    more = {"answers": spec.answers, "live": spec.live or None, "schema_version": OBSERVER_SCHEMA}
+    return {**spec._asdict(), **more, "fields": [field._asdict() for field in spec.fields]}
+
+
+def _middleware(spec: MiddlewareSpec) -> dict[str, Any]:
+    more = {"original": spec.original, "schema_version": MIDDLEWARE_SCHEMA}
+    return {**spec._asdict(), **more, "fields": [field._asdict() for field in spec.fields]}
+
+
+def _overview() -> list[str]:
+    width = max(map(len, (*HOOKS, *MIDDLEWARE)))
+    lines = [f"hooks ({OBSERVER_SCHEMA})"]
+    lines += [f"  {spec.name:<{width}}  {spec.when}" for spec in HOOKS.values()]
+    lines += [f"middleware ({MIDDLEWARE_SCHEMA})"]
+    lines += [f"  {spec.kind:<{width}}  {spec.when}" for spec in MIDDLEWARE.values()]
+    return [*lines, "'hermes hooks spec NAME' shows the fields of one of them."]
+
+
+def _page(name: str, part: dict[str, Any]) -> list[str]:
+    fields: list[dict[str, Any]] = part["fields"]
+    widths = {key: max(len(str(field[key])) for field in fields) for key in ("name", "type", "safety")}
+    lines = [f"{name} ({part['schema_version']})", f"when: {part['when']}", f"returns: {part['returns']}"]
+    if part.get("live"):
+        lines.append(f"live: {part['live']} may be changed in place")
+    lines.append("fields:")
+    for field in fields:
+        columns = "  ".join(f"{field[key]:<{width}}" for key, width in widths.items())
+        lines.append(f"  {columns}  {field['meaning']}{'' if field['always'] else ' (optional)'}")
+    return lines
 
 
 def _printable(text: str) -> str:
@@ -161,9 +307,9 @@ COMMAND = CommandSpec(
         ),
         Action("accept", _accept, "allow a command to run").takes(_CHOSEN),
         Action("revoke", _revoke, "no longer allow a command to run").takes(_CHOSEN),
-        Action(
-            "spec", "extend.hooks.spec:run_spec", "print the contract: hooks, middleware kinds and their fields"
-        ).takes(Argument("name NAME", "only this hook or middleware kind", nargs="?", default=""), JSON),
+        Action("spec", _spec, "print the contract: hooks, middleware kinds and their fields").takes(
+            Argument("name NAME", "only this hook or middleware kind", nargs="?", default=""), JSON
+        ),
     ),
     epilog=(
         "A hook command reads the event as JSON on stdin and answers with JSON on stdout. Exit code 2 blocks a tool "

@@ -91,7 +91,7 @@ COMMAND = CommandSpec(
         ),
         Action(
             "test",
-            "extend.mcp.trial:run_test",
+            "extend.mcp.entries:run_test",
             "start a server, and show what it offers; exit code 1 when it does not work",
         ).takes(_NAME),
     ),

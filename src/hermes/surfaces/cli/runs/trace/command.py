@@ -247,7 +247,10 @@ def _check_file(path: Path, form: str) -> list[Any]:
 def _stats(args: argparse.Namespace) -> Report:
     with open_store() as store:
         rows = figures(store, args.by, args.since)
-    lines = _fitted_names([_headings(args.by), *(_figure_cells(row, args.by) for row in rows)])
+    times = ("MEAN", "TOTAL") if args.by == "plugin" else ("P50", "P95", "TOTAL")
+    costs = () if args.by == "tool" else ("COST",)
+    heads = (args.by.upper(), "CALLS", "FAILED", *times, *costs)
+    lines = _fitted_names([heads, *(_figure_cells(row, args.by) for row in rows)])
     nothing = "No data in that period. '--since all' shows everything."
     return Report({"by": args.by, "since": args.since, "rows": rows}, lines if rows else [nothing])
 
@@ -262,26 +265,16 @@ def _fitted_names(rows: list[tuple[str, ...]]) -> list[str]:
     return aligned([(fitted(row[0], room), *row[1:]) for row in rows])
 
 
-def _headings(grouping: str) -> tuple[str, ...]:
-    if grouping == "plugin":
-        return ("PLUGIN", "CALLS", "FAILED", "MEAN", "TOTAL", "COST")
-    costs = ("COST",) if grouping == "model" else ()
-    return (grouping.upper(), "CALLS", "FAILED", "P50", "P95", "TOTAL", *costs)
-
-
 def _figure_cells(row: Figures, grouping: str) -> tuple[str, ...]:
     name = f"{row.name} ({row.detail})" if row.detail else row.name
     start = (one_line(name, _LONGEST_NAME), f"{row.calls:,}", f"{row.failed:,}")
     if grouping == "plugin":
-        # Exported events are counted but not timed.
-        return (*start, _short(row.total / row.calls), duration(row.total or None), cost(row.cost_usd))
+        # Callbacks take microseconds. Exported events are counted but not timed.
+        mean = row.total / row.calls
+        shown = f"{mean * 1e6:.0f} µs" if 0 < mean < 0.001 else duration(mean or None)
+        return (*start, shown, duration(row.total or None), cost(row.cost_usd))
     costs = (cost(row.cost_usd),) if grouping == "model" else ()
     return (*start, duration(row.p50), duration(row.p95), duration(row.total), *costs)
-
-
-def _short(seconds: float) -> str:
-    """A duration; callbacks take microseconds."""
-    return f"{seconds * 1e6:.0f} µs" if 0 < seconds < 0.001 else duration(seconds or None)
 
 
 _SESSION = Argument("session SESSION", "a session's id, or its beginning", nargs="?")

@@ -18,6 +18,7 @@ from hermes.base.errors import HermesError
 from hermes.base.log import setup_logging
 from hermes.surfaces.cli import home_with_variables
 from hermes.surfaces.cli.arguments import VERBOSE, Argument, CommandSpec, port_number
+from hermes.surfaces.cli.chat.signals import handled_signals
 from hermes.tools.terminal.supervisor import ProcessSupervisor
 
 _EXAMPLES = """
@@ -120,19 +121,15 @@ class Supervisor:
 
     def run(self) -> int:
         """Run until SIGTERM or SIGINT, then end all processes."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._stop)
-        try:
-            while not self._stopped.wait(0.1):
-                for process in self._processes:
-                    self._look_after(process)
-        finally:
-            self._end()
-            self._survivors.close()
+        with handled_signals(lambda _number, _frame: self._stopped.set()):
+            try:
+                while not self._stopped.wait(0.1):
+                    for process in self._processes:
+                        self._look_after(process)
+            finally:
+                self._end()
+                self._survivors.close()
         return 0
-
-    def _stop(self, _number: int, _frame: object) -> None:
-        self._stopped.set()
 
     def _look_after(self, process: _Process) -> None:
         if process.child is not None:
@@ -160,17 +157,14 @@ class Supervisor:
                     process.child.send_signal(signal.SIGTERM)
             until = time.monotonic() + self._seconds_to_end
             for process in group:
-                self._wait(process, until)
-
-    def _wait(self, process: _Process, until: float) -> None:
-        if process.child is None:
-            return
-        try:
-            process.child.wait(max(until - time.monotonic(), 0.1))
-        except subprocess.TimeoutExpired:
-            print(f"'{process.name}' does not end; it is killed", file=sys.stderr, flush=True)
-            os.killpg(process.child.pid, signal.SIGKILL)
-            process.child.wait()
+                if process.child is None:
+                    continue
+                try:
+                    process.child.wait(max(until - time.monotonic(), 0.1))
+                except subprocess.TimeoutExpired:
+                    print(f"'{process.name}' does not end; it is killed", file=sys.stderr, flush=True)
+                    os.killpg(process.child.pid, signal.SIGKILL)
+                    process.child.wait()
 
     # -- health -------------------------------------------------------------------------------------------------
 
