@@ -58,17 +58,18 @@ def fitted(line: str, room: int, ellipsis: str = "…") -> str:
 
 def word_wrapped(text: str, width: int) -> list[str]:
     """The text in rows of at most ``width`` columns, broken at blanks; a row that continues a line keeps its indent."""
-    rows: list[str] = []
-    for line in text.expandtabs(4).split("\n") if text else ():
-        rows += [line] if cells(line) <= width else _wrapped_line(line, width)
-    return rows
+    return _wrapped(text, width, lambda _line: 0)
 
 
 def column_wrapped(text: str, width: int) -> list[str]:
     """Like ``word_wrapped``, for lines with columns: a row that continues a line begins below its last column."""
+    return _wrapped(text, width, lambda line: _last_column(line, width))
+
+
+def _wrapped(text: str, width: int, hanging: Callable[[str], int]) -> list[str]:
     rows: list[str] = []
     for line in text.expandtabs(4).split("\n") if text else ():
-        rows += [line] if cells(line) <= width else _wrapped_line(line, width, _last_column(line, width))
+        rows += [line] if cells(line) <= width else _wrapped_line(line, width, hanging(line))
     return rows
 
 
@@ -78,7 +79,7 @@ def _last_column(line: str, width: int) -> int:
     return max((start for start in starts if start <= width // 2), default=0)
 
 
-def _wrapped_line(line: str, width: int, hanging: int = 0) -> list[str]:
+def _wrapped_line(line: str, width: int, hanging: int) -> list[str]:
     indent = line[: len(line) - len(line.lstrip(" "))]
     if len(indent) > width // 2:
         indent = ""
@@ -247,7 +248,7 @@ def print_note(text: str, wrap: Callable[[str, int], list[str]] = word_wrapped) 
     print("\n".join(rows), file=sys.stderr, flush=True)
 
 
-def print_warnings(warnings: Iterable[str], redact: Callable[[str], str]) -> None:
+def print_warnings(warnings: Iterable[str], redact: Callable[[str], str] = str) -> None:
     """Print the warnings of a start on stderr, without the secrets in them; on a terminal they are wrapped at words."""
     for warning in warnings:
         print_note(f"Warning: {plain(redact(warning))}")

@@ -18,6 +18,7 @@ from hermes.base.config import hermes_home, load_config
 from hermes.base.errors import HermesError, did_you_mean
 from hermes.plugins.install.fetch import copy_tree, fetch_origin
 from hermes.plugins.install.source import InstallSource, parse_source
+from hermes.surfaces.cli import open_home
 from hermes.surfaces.cli.arguments import JSON, Action, Argument, CommandSpec, flag
 from hermes.surfaces.cli.report import Report
 from hermes.surfaces.cli.terminal import one_line, plain
@@ -42,16 +43,11 @@ def _opened_skills(home: Path) -> Generator[Skills]:
     if not config.plugins.enabled:
         yield Skills(home, config.skills)
         return
-    from hermes.base.config import apply_env, load_env_file
-    from hermes.base.log import setup_logging
-    from hermes.base.sanitize import Redactor
     from hermes.host import Host
 
-    redactor = Redactor()
-    setup_logging(home, redactor=redactor)
-    apply_env(load_env_file(home))
+    _, redactor, loaded = open_home()
     with contextlib.redirect_stdout(sys.stderr):  # output of plugins while they load
-        host = Host(home, msgspec.structs.replace(config, mcp_servers={}), redactor=redactor)
+        host = Host(home, msgspec.structs.replace(loaded.config, mcp_servers={}), redactor=redactor)
     with host:
         yield host.runtime.skills
 

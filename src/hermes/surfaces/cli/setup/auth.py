@@ -22,7 +22,7 @@ from hermes.models.profiles import CUSTOM, PROFILES
 from hermes.models.routing import endpoint_for, name_of, unknown_provider
 from hermes.surfaces.cli.arguments import JSON, Action, Argument, CommandSpec, flag
 from hermes.surfaces.cli.report import Report
-from hermes.surfaces.cli.terminal import one_line, plain, print_note, secret_from_stdin, typed_secret, web_browser
+from hermes.surfaces.cli.terminal import one_line, plain, print_warnings, secret_from_stdin, typed_secret, web_browser
 
 if TYPE_CHECKING:
     from hermes.models.credentials.oauth import DeviceCode, Tokens
@@ -54,8 +54,7 @@ def _opened_auth(_args: argparse.Namespace) -> Generator[AuthHome]:
     try:
         yield auth
     finally:
-        for notice in auth.file.notices:
-            print_note(f"Warning: {plain(notice)}")
+        print_warnings(auth.file.notices)
 
 
 def _add(args: argparse.Namespace, auth: AuthHome) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from hermes.surfaces.cli.arguments import Argument, CommandSpec
 from hermes.surfaces.cli.commands import COMMANDS
@@ -22,8 +21,7 @@ zsh:  add  source <(hermes completion zsh)  to ~/.zshrc, after compinit
 fish: hermes completion fish > ~/.config/fish/completions/hermes.fish"""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandOption:
+class CommandOption(NamedTuple):
     """An option of a command: its spellings, its help, and what its value can be."""
 
     flags: tuple[str, ...]
@@ -32,16 +30,14 @@ class CommandOption:
     choices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CommandNode:
-    """A command or sub-command with its options and sub-commands."""
+class CommandNode(NamedTuple):
+    """A command or sub-command with its options, the values of its arguments as far as listed, and sub-commands."""
 
     path: tuple[str, ...]
     help: str
-    options: tuple[CommandOption, ...] = ()
-    #: The values of its arguments, where there is a list of them.
-    words: tuple[str, ...] = ()
-    children: tuple[CommandNode, ...] = field(default=())
+    options: list[CommandOption]
+    words: list[str]
+    children: list[CommandNode]
 
     def walk(self) -> Iterator[CommandNode]:
         """The command and everything below it."""
@@ -56,33 +52,27 @@ def _print_script(args: argparse.Namespace) -> None:
 
 def command_tree() -> CommandNode:
     """All commands, read from their parsers."""
-    children: list[CommandNode] = []
-    for name, (_, summary) in COMMANDS.items():
-        children.append(_node((name,), summary, load_command(name)[1]))
-    return CommandNode((), "", (CommandOption(("--help", "-h"), "show the commands", False),), (), tuple(children))
+    children = [_node((name,), summary, load_command(name)[1]) for name, (_, summary) in COMMANDS.items()]
+    return CommandNode((), "", [CommandOption(("--help", "-h"), "show the commands", False)], [], children)
 
 
 def _node(path: tuple[str, ...], summary: str, parser: argparse.ArgumentParser) -> CommandNode:
-    options: list[CommandOption] = []
-    words: list[str] = []
-    children: list[CommandNode] = []
+    node = CommandNode(path, summary, [], [], [])
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):  # pyright: ignore[reportPrivateUsage]
             subparsers = cast("_SubParsers", action)
             helps = {choice.dest: choice.help or "" for choice in subparsers._choices_actions}
-            children += [_node((*path, name), helps.get(name, ""), sub) for name, sub in subparsers.choices.items()]
+            node.children.extend(
+                _node((*path, name), helps.get(name, ""), sub) for name, sub in subparsers.choices.items()
+            )
         elif action.option_strings:
             flags = tuple(flag for flag in action.option_strings if "_" not in flag)
             choices = tuple(map(str, action.choices or ()))
-            options.append(CommandOption(flags, _help(action), action.nargs != 0, choices))
+            text = "" if action.help in (None, argparse.SUPPRESS) else str(action.help).replace("%%", "%")
+            node.options.append(CommandOption(flags, text, action.nargs != 0, choices))
         else:
-            words += map(str, action.choices or ())
-    return CommandNode(path, summary, tuple(options), tuple(words), tuple(children))
-
-
-def _help(action: argparse.Action) -> str:
-    text = action.help or ""
-    return "" if text == argparse.SUPPRESS else text.replace("%%", "%")
+            node.words.extend(map(str, action.choices or ()))
+    return node
 
 
 def _bash(tree: CommandNode) -> str:

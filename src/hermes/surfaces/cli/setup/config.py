@@ -27,7 +27,7 @@ from hermes.base.config.messages import dotted
 from hermes.base.errors import ConfigError
 from hermes.surfaces.cli.arguments import JSON, Action, Argument, CommandSpec
 from hermes.surfaces.cli.report import Report
-from hermes.surfaces.cli.terminal import plain, print_error, print_note, secret_from_stdin, typed_secret
+from hermes.surfaces.cli.terminal import plain, print_error, print_note, print_warnings, secret_from_stdin, typed_secret
 from hermes.surfaces.commands.handlers.settings import masked, select, setting_lines
 
 _EXAMPLES = """
@@ -62,8 +62,7 @@ def edit_by_hand(_args: argparse.Namespace, home: Path) -> int:
                 print(f"{path} is unchanged; your edit is kept in {copy}", file=sys.stderr)
                 return 1
     copy.unlink(missing_ok=True)
-    for warning in loaded.warnings:
-        print_note(f"Warning: {plain(warning.replace(str(copy), str(path)))}")
+    print_warnings(warning.replace(str(copy), str(path)) for warning in loaded.warnings)
     print(f"{path} is saved")
     return 0
 
@@ -178,8 +177,7 @@ def _load(home: Path) -> LoadedConfig:
     warnings: list[str] = []
     environ = {**os.environ, **load_env_file(home, warnings=warnings)}
     loaded = load_config(home, environ=environ)
-    for warning in [*warnings, *loaded.warnings]:
-        print_note(f"Warning: {plain(warning)}")
+    print_warnings([*warnings, *loaded.warnings])
     return loaded
 
 

@@ -25,7 +25,7 @@ from hermes.plugins.shell_hooks.protocol import HookCommandFailed, read_verdict
 from hermes.surfaces.cli.arguments import JSON, Action, Argument, CommandSpec, OneOf, flag
 from hermes.surfaces.cli.extend.hooks.consent import ask_at_terminal
 from hermes.surfaces.cli.report import Report
-from hermes.surfaces.cli.terminal import one_line, print_note, short_duration
+from hermes.surfaces.cli.terminal import one_line, print_warnings, short_duration, warn
 from hermes.tools.declarations.builtin import builtin_declaration
 from hermes.tools.sandbox.confinement import Confinements
 
@@ -70,8 +70,7 @@ def _configured() -> Configured:
     commands, remarks = read_hook_commands(loaded.config.hooks.events, config_path(home))
     accept_all = loaded.config.hooks_auto_accept or is_set("HERMES_ACCEPT_HOOKS")
     warnings += (*loaded.warnings, *remarks)
-    for warning in warnings:
-        print_note(f"Warning: {_printable(warning)}")
+    print_warnings(warnings, _printable)
     return Configured(home, loaded.config, commands, warnings, accept_all)
 
 
@@ -157,7 +156,7 @@ def _revoke(args: argparse.Namespace) -> None:
         print("No hook commands were accepted.")
     if configured.accept_all:
         setting = "HERMES_ACCEPT_HOOKS" if is_set("HERMES_ACCEPT_HOOKS", os.environ) else "hooks_auto_accept"
-        print_note(f"Warning: {setting} still allows every hook command")
+        warn(f"{setting} still allows every hook command")
 
 
 def _test(args: argparse.Namespace) -> int:

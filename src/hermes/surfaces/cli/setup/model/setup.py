@@ -25,7 +25,7 @@ from hermes.models.local.endpoint import LOCAL, is_local
 from hermes.models.profiles import CUSTOM, PROFILES, Profile
 from hermes.models.routing import endpoint_for, name_of, unknown_provider
 from hermes.surfaces.cli.setup.model.server_models import ModelListCache, list_models
-from hermes.surfaces.cli.terminal import plain, print_note
+from hermes.surfaces.cli.terminal import print_warnings
 
 T = TypeVar("T")
 
@@ -97,8 +97,8 @@ def open_setup(home: Path | None = None, *, show_warnings: bool = True) -> Model
     apply_env(env_file)
     loaded = load_config(home)
     setup = ModelSetup(Origins(home, loaded.config, loaded.raw, env_file, os.environ))
-    for warning in (*warnings, *loaded.warnings, *setup.keys.notices) if show_warnings else ():
-        print_note(f"Warning: {plain(setup.redactor.redact(warning))}")
+    if show_warnings:
+        print_warnings((*warnings, *loaded.warnings, *setup.keys.notices), setup.redactor.redact)
     return setup
 
 
