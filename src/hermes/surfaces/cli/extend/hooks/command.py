@@ -26,6 +26,7 @@ from hermes.surfaces.cli.arguments import JSON, Action, Argument, CommandSpec, O
 from hermes.surfaces.cli.extend.hooks.consent import ask_at_terminal
 from hermes.surfaces.cli.report import Report
 from hermes.surfaces.cli.terminal import one_line, print_warnings, short_duration, warn
+from hermes.surfaces.commands.text import columns
 from hermes.tools.declarations.builtin import builtin_declaration
 from hermes.tools.sandbox.confinement import Confinements
 
@@ -272,16 +273,14 @@ def _overview() -> list[str]:
 
 
 def _page(name: str, part: dict[str, Any]) -> list[str]:
-    fields: list[dict[str, Any]] = part["fields"]
-    widths = {key: max(len(str(field[key])) for field in fields) for key in ("name", "type", "safety")}
     lines = [f"{name} ({part['schema_version']})", f"when: {part['when']}", f"returns: {part['returns']}"]
     if part.get("live"):
         lines.append(f"live: {part['live']} may be changed in place")
-    lines.append("fields:")
-    for field in fields:
-        columns = "  ".join(f"{field[key]:<{width}}" for key, width in widths.items())
-        lines.append(f"  {columns}  {field['meaning']}{'' if field['always'] else ' (optional)'}")
-    return lines
+    rows = [
+        (field["name"], field["type"], field["safety"], field["meaning"] + ("" if field["always"] else " (optional)"))
+        for field in part["fields"]
+    ]
+    return [*lines, "fields:", *columns(rows)]
 
 
 def _printable(text: str) -> str:

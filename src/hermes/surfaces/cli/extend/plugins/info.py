@@ -20,7 +20,7 @@ from hermes.plugins.loading.manifest import PluginManifest
 from hermes.plugins.offers import SELECTED_BY
 from hermes.plugins.registry import LoadedPlugin
 from hermes.surfaces.cli.extend.plugins.installed import InstalledPlugins, PluginRow
-from hermes.surfaces.cli.report import Report
+from hermes.surfaces.cli.report import Report, aligned
 from hermes.surfaces.cli.terminal import one_line, print_lines, table_width, word_wrapped
 from hermes.surfaces.commands.text import plural
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 
 def list_lines(rows: Sequence[PluginRow]) -> Iterator[str]:
-    """A table of plugins, with problems below each."""
-    table = [("KEY", "STATUS", "VERSION", "SOURCE", "CALLS", "FAILED", "TIME"), *map(_cells, rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    """A table of plugins, with problems below each; where it does not fit, without its numbers."""
+    heads = ("KEY", "STATUS", "VERSION", "SOURCE", "CALLS", "FAILED", "TIME")
+    head, *lines = aligned([heads, *map(_cells, rows)], left=4)
     screen = table_width()
-    is_narrow = sum(widths) + 2 * len(widths) - 2 > screen
-    for line, row in zip(table[is_narrow:], [None, *rows][is_narrow:], strict=True):
-        names, numbers = zip(line[:4], widths, strict=False), zip(line[4:], widths[4:], strict=True)
-        cells = [*(cell.ljust(size) for cell, size in names), *(cell.rjust(size) for cell, size in numbers)]
-        yield f"{line[0]}: {line[1]}" if is_narrow else "  ".join(cells)
-        for more in () if row is None else _more_lines(row):
+    is_narrow = len(head) > screen
+    if not is_narrow:
+        yield head
+    for line, row in zip(lines, rows, strict=True):
+        yield f"{one_line(row.key)}: {row.status}" if is_narrow else line
+        for more in _more_lines(row):
             yield from word_wrapped(f"    {more}", screen)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Generator
+from contextlib import closing
 
 from hermes.base.config import hermes_home
 from hermes.base.errors import SessionNotFound, did_you_mean
@@ -14,11 +13,9 @@ from hermes.journal.store.port import Store, home_store
 _SEARCHED = 1_000
 
 
-@contextlib.contextmanager
-def open_store() -> Generator[Store]:
-    """The journal of the home."""
-    with contextlib.closing(home_store(hermes_home())) as store:
-        yield store
+def open_store() -> closing[Store]:
+    """The journal of the home, for a block."""
+    return closing(home_store(hermes_home()))
 
 
 def session_named(store: Store, name: str | None) -> str:
