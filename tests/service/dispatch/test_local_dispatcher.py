@@ -141,11 +141,14 @@ def test_a_turn_waits_while_its_session_is_in_use_and_its_slot_stays_free(rig: R
     dispatcher = rig.dispatcher(slots=1)
     ended(dispatcher, dispatcher.submit(rig.request("first")).turn_id)
     session = rig.hosts[0].resume_session("s1")
-    assert session._running.acquire(blocking=False)  # as while it is compressed
+    using = threading.Thread(target=lambda: session.run("hold"))
+    using.start()
+    rig.provider.wait_for_request(2)
     ticket = dispatcher.submit(rig.request("second"))
     assert rig.query("SELECT state FROM turns WHERE request_key = 'second'") == [("queued",)]
     assert ended(dispatcher, dispatcher.submit(rig.request("other", "s2")).turn_id) == "Answer to other"
-    session._running.release()
+    rig.model.gate.set()
+    using.join(HANG)
     assert ended(dispatcher, ticket.turn_id) == "Answer to second"
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from hermes.agent.events import Listener, TurnResult
 from hermes.agent.session import Session, stored_result
 from hermes.base.config.principals import default_workspace, make_private
-from hermes.base.errors import HermesError, JournalError, SessionNotFound, TurnSuspended
+from hermes.base.errors import HermesError, JournalError, SessionBusy, SessionNotFound, TurnSuspended
 from hermes.base.scope import Interrupt, new_id
 from hermes.host import Host
 from hermes.journal.leases import SessionInfo, release_lease
@@ -121,15 +121,18 @@ class Execution:
             raise
         except Exception as error:
             return DispatchedTurn("ended", self._fail(submission, error))
-        session.released = ""
+        session.released, is_ours = "", True
         try:
             with self._entered(session, submission):
                 result = session.run_accepted(submission, listener=listener, interrupt=interrupt, releases=True)
                 return DispatchedTurn("ended", result)
         except TurnSuspended:
             return DispatchedTurn("suspended")
+        except SessionBusy:
+            is_ours = False  # the lease is that of what else works in the session
+            raise
         finally:
-            if session.released != submission.turn_id:
+            if is_ours and session.released != submission.turn_id:
                 with contextlib.suppress(JournalError):  # it ends with this process at the latest
                     release_lease(self.host.store, self.host.runner, submission.session_id)
             self._keep(session)
