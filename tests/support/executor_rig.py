@@ -15,7 +15,7 @@ from a2a.server.context import ServerCallContext
 from a2a.server.events import EventQueue
 
 from hermes.surfaces.a2a import HermesA2AExecutor
-from hermes.surfaces.a2a.executor.sdk import part_text
+from hermes.surfaces.a2a.executor.executor import part_text
 
 types: Any = a2a.types
 #: The SDK speaks protobuf; before it was pydantic.

@@ -29,7 +29,7 @@ from a2a.utils.errors import InvalidParamsError
 
 from hermes.base.errors import JournalError
 from hermes.base.http_server.principals import Principal
-from hermes.surfaces.a2a.server.access.user import PrincipalUser
+from hermes.surfaces.a2a.server.access.middleware import PrincipalUser
 from hermes.surfaces.a2a.server.store import tasks as tasks_module
 from hermes.surfaces.a2a.server.store.tasks import JournalTaskStore, StoredTask
 from hermes.surfaces.a2a.server.store.webhooks import MAX_WEBHOOKS

@@ -18,7 +18,7 @@ from hermes.base.config.schema.sections import JournalConfig
 from hermes.base.errors import HermesError
 from hermes.base.http_server.principals import Principal
 from hermes.host import Host, HostOptions
-from hermes.surfaces.a2a.server.access.user import PrincipalUser
+from hermes.surfaces.a2a.server.access.middleware import PrincipalUser
 from hermes.surfaces.a2a.server.store.takeover import take_over
 from hermes.testing import ScriptedProvider, text
 from support.a2a_old_file import NEWEST, move_to_old_file, write_old_file

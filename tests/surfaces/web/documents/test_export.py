@@ -51,7 +51,7 @@ def test_the_policy_of_the_file_allows_its_own_script_and_no_other(rig: Rig) -> 
 
 
 def test_a_file_needs_no_package_of_the_extra() -> None:
-    module = "hermes.surfaces.web.documents.export"
+    module = "hermes.surfaces.web.documents.session"
     code = f"import sys, {module}; sys.exit(any(name in sys.modules for name in ('starlette', 'uvicorn')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -22,8 +22,13 @@ from hermes.host import Host
 from hermes.service.dispatch.choose import make_dispatcher, runs_on_workers
 from hermes.surfaces.a2a.card import REST_PATH, RPC_PATH, CardOptions, agent_card, card_routes
 from hermes.surfaces.a2a.push import PushQueue
-from hermes.surfaces.a2a.server.access.middleware import ADMISSION, PRINCIPAL, AccessMiddleware, AccessPolicy
-from hermes.surfaces.a2a.server.access.user import PrincipalUser
+from hermes.surfaces.a2a.server.access.middleware import (
+    ADMISSION,
+    PRINCIPAL,
+    AccessMiddleware,
+    AccessPolicy,
+    PrincipalUser,
+)
 from hermes.surfaces.a2a.server.content import INPUT_MODES, OUTPUT_MODES
 from hermes.surfaces.a2a.server.entry import SURFACE, task_entry
 from hermes.surfaces.a2a.server.handler import A2ARequestHandler

@@ -15,7 +15,7 @@ from a2a.types import Message, Part, Task, TaskArtifactUpdateEvent, TaskState, T
 from hermes.base.http_server.principals import LOCAL, Principal
 from hermes.base.http_server.rate_limits import Admission
 from hermes.base.scope import Interrupt
-from hermes.surfaces.a2a.server.access.user import PrincipalUser
+from hermes.surfaces.a2a.server.access.middleware import PrincipalUser
 from hermes.surfaces.a2a.server.store.contexts import ContextKey
 from hermes.surfaces.a2a.server.store.tasks import TERMINAL, JournalTaskStore, StoredTask, copy_of
 

@@ -19,8 +19,8 @@ from hermes.journal.bodies import message_text
 from hermes.journal.sessions import Sessions
 from hermes.surfaces.web.documents.assets import ENTRY, FIRST, LATER, imports_of, served, version
 from hermes.surfaces.web.documents.frame import ViewFrame, other_frame, problem_page
+from hermes.surfaces.web.documents.session import session_frame
 from hermes.surfaces.web.documents.session_list import session_list
-from hermes.surfaces.web.documents.session_timeline import session_frame
 from hermes.surfaces.web.live import HOME, Subscription, message
 from hermes.surfaces.web.queries.approvals import answer_question, waiting_questions
 from hermes.surfaces.web.queries.detail import event_detail, event_list

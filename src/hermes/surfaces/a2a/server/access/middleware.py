@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from a2a.auth.user import User
 from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -57,6 +58,21 @@ class AccessRefusal:
     reason: str
     message: str
     headers: tuple[tuple[str, str], ...] = ()
+
+
+class PrincipalUser(User):
+    """A principal as the user of the SDK: its name is the owner of tasks."""
+
+    def __init__(self, principal: Principal) -> None:
+        self.principal = principal
+
+    @property
+    def is_authenticated(self) -> bool:
+        return self.principal.is_authenticated
+
+    @property
+    def user_name(self) -> str:
+        return self.principal.name
 
 
 class AccessPolicy:

@@ -16,8 +16,7 @@ from a2a.utils.constants import PROTOCOL_VERSION_1_0, VERSION_HEADER
 from hermes.base.errors import HermesError
 from hermes.base.http_server.principals import Principals
 from hermes.base.http_server.rate_limits import Admission
-from hermes.surfaces.a2a.server.access.middleware import ADMISSION, AccessPolicy, AccessRefusal
-from hermes.surfaces.a2a.server.access.user import PrincipalUser
+from hermes.surfaces.a2a.server.access.middleware import ADMISSION, AccessPolicy, AccessRefusal, PrincipalUser
 from hermes.surfaces.a2a.server.app import A2AServer
 
 _SECONDS_TO_DRAIN = 1.0

@@ -160,7 +160,7 @@ def _export(args: argparse.Namespace) -> Report:
 
 
 def _html(args: argparse.Namespace) -> Report:
-    from hermes.surfaces.web.documents.export import session_document
+    from hermes.surfaces.web.documents.session import session_document
     from hermes.trace.clean import Cleaner
 
     with open_store() as store, contextlib.closing(store.new_runner()) as runner:
