@@ -40,7 +40,7 @@ from hermes.base.sanitize import Redactor
 from hermes.base.scope import Scope, new_session_id
 from hermes.base.version import __version__
 from hermes.hooks.table import Hooks
-from hermes.hooks.threads.limits import PluginLimits
+from hermes.hooks.threads.runner import PluginLimits
 from hermes.journal.questions import Questions
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.port import open_store

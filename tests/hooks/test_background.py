@@ -14,7 +14,7 @@ import pytest
 
 from hermes.base.errors import Interrupted, TurnSuspended
 from hermes.base.scope import Scope, current_scope
-from hermes.hooks import breaker as breaker_module
+from hermes.hooks import callback as callback_module
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads import event_loop as threads_module
@@ -362,7 +362,7 @@ def test_repeated_misses_trip_a_breaker_that_tries_again_later(
         return "here"
 
     now = 1000.0
-    monkeypatch.setattr(breaker_module, "monotonic", lambda: now)
+    monkeypatch.setattr(callback_module, "monotonic", lambda: now)
     hooks.subscribe("pre_llm_call", "p", sometimes, timeout=0.02)
     for _ in range(6):
         assert emit(hooks, "pre_llm_call") == []

@@ -9,7 +9,7 @@ from typing import Any
 from hermes.base.config.schema.sections import PluginsConfig
 from hermes.base.sanitize import Redactor
 from hermes.hooks.table import Hooks
-from hermes.hooks.threads.limits import PluginLimits
+from hermes.hooks.threads.runner import PluginLimits
 from hermes.plugins.loading.loader import load_plugins
 from hermes.plugins.registry import PluginSet
 from hermes.tools.builtin import builtin_tools

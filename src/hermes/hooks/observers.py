@@ -1,20 +1,24 @@
-"""Emitter of one hook: its subscribers are called in order and isolated from the turn and from one another."""
+"""Observers: the subscribers of a hook, called in order, with the turn or through a queue, and isolated from both."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from msgspec import UNSET
 from msgspec.structs import asdict
 
+from hermes.base.errors import PluginError
 from hermes.contract.events import HOOK_EVENTS, Event
 from hermes.contract.hooks import HOOKS, OBSERVER_SCHEMA
-from hermes.hooks.callback import FAILED, LATE
+from hermes.hooks.answers import plain
+from hermes.hooks.callback import FAILED, LATE, Callback
 from hermes.hooks.copies import isolate, same
-from hermes.hooks.subscriber import Subscriber
+from hermes.hooks.queue import BackgroundQueue, Overflow
+from hermes.hooks.threads.runner import CallbackRunner
 
 E = TypeVar("E", bound=Event)
+OnError = Literal["allow", "deny"]
 
 
 class Answer(NamedTuple):
@@ -27,6 +31,84 @@ class Answer(NamedTuple):
 def first_text(answers: Sequence[Answer]) -> Answer | None:
     """The first answer that is a text: what counts of a hook that may replace one."""
     return next((answer for answer in answers if isinstance(answer.value, str)), None)
+
+
+class Subscriber(Callback):
+    """A callback that the turn waits for, as the contract has it by default.
+
+    With a ``queue`` it receives its events in order behind the turn, and what it returns is not used.
+    """
+
+    __slots__ = ("_on_error", "_overflow", "queue")
+
+    def __init__(
+        self,
+        plugin: str,
+        hook: str,
+        function: Callable[..., Any],
+        runner: CallbackRunner | None,
+        on_error: OnError | None = None,
+        timeout: float | None = None,
+        queue: BackgroundQueue | None = None,
+        overflow: Overflow = "drop",
+    ) -> None:
+        super().__init__(plugin, hook, function, runner, timeout)
+        self._on_error: OnError | None = on_error if queue is None else "allow"
+        self.queue = queue
+        self._overflow: Overflow = overflow
+
+    def deliver(self, given: dict[str, Any], session: str) -> Any:
+        """Call with these fields, which are the callback's own copies; its answer, or ``FAILED`` or ``LATE``."""
+        if self.queue is None:
+            return self._deliver(given, session)
+        # One thread for all sessions: the queue delivers one event at a time, perhaps after its session has ended.
+        if not self.queue.put(lambda: self._deliver(given, ""), overflow=self._overflow):
+            # The queue has warned.
+            self.failed(OverflowError("its queue is full or closed"), "the event is dropped", quiet=True)
+        return None
+
+    def _deliver(self, given: dict[str, Any], session: str) -> Any:
+        value = self.ask(given, session, self.consequence)
+        if value is None or value is FAILED or value is LATE:
+            return value
+        try:
+            return plain(value)
+        except BaseException as error:
+            self.blame(error, self.consequence)
+            return FAILED
+
+    @property
+    def consequence(self) -> str:
+        return "the call is blocked" if self._on_error == "deny" else "the turn continues without it"
+
+    def denial(self, outcome: object) -> dict[str, str] | None:
+        """The answer in place of a policy callback that failed: block the call.
+
+        A ``pre_tool_call`` callback that does not answer may be about to block it, so it does, unless the plugin has
+        said that it should not.
+        """
+        silent = outcome is LATE and self._on_error is None and self.site == "pre_tool_call"
+        if not silent and self._on_error != "deny":
+            return None
+        message = f"the policy of plugin {self.plugin!r} could not be evaluated ({self.last_error})"
+        return {"action": "block", "message": message}
+
+
+def check_options(hook: str, timeout: float | None, background: bool, on_error: str | None, overflow: str) -> None:
+    """Raise ``PluginError`` when a registration's options make no sense."""
+    if on_error not in (None, "allow", "deny"):
+        raise PluginError(f"register_hook({hook!r}): on_error is {on_error!r}; it may be 'allow' or 'deny'")
+    if on_error == "deny" and (background or hook != "pre_tool_call"):
+        raise PluginError(
+            f"register_hook({hook!r}): on_error='deny' is for pre_tool_call callbacks that run with the turn; "
+            "leave it out here"
+        )
+    if overflow not in ("drop", "block"):
+        raise PluginError(f"register_hook({hook!r}): overflow is {overflow!r}; it may be 'drop' or 'block'")
+    if overflow == "block" and not background:
+        raise PluginError(f"register_hook({hook!r}): overflow='block' needs background=True")
+    if timeout is not None and not timeout > 0:
+        raise PluginError(f"register_hook({hook!r}): timeout is {timeout!r}; it must be seconds above 0")
 
 
 class Emitter(Generic[E]):
@@ -75,7 +157,7 @@ class Emitter(Generic[E]):
             value = subscriber.deliver(given, session)
             if value is FAILED or value is LATE:
                 value = subscriber.denial(value)
-            elif self._live and subscriber.in_time:
+            elif self._live and subscriber.queue is None:
                 _adopt(payload, given, self._live, subscriber)
             if value is not None:
                 answers.append(Answer(subscriber.plugin, value))

@@ -15,14 +15,12 @@ from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.hooks.callback import Callback, CallbackStats
 from hermes.hooks.execution_chain import ExecutionChain
-from hermes.hooks.observers import Emitter
+from hermes.hooks.observers import Emitter, OnError, Subscriber, check_options
 from hermes.hooks.queue import BackgroundQueue, Overflow
 from hermes.hooks.request_chain import RequestChain
 from hermes.hooks.sinks import SINK_HOOKS, EventSink, SinkCallback
-from hermes.hooks.subscriber import OnError, QueuedSubscriber, Subscriber, check_options
 from hermes.hooks.threads.event_loop import AsyncLoop
-from hermes.hooks.threads.limits import PluginLimits
-from hermes.hooks.threads.runner import CallbackRunner
+from hermes.hooks.threads.runner import CallbackRunner, PluginLimits
 
 log = logging.getLogger("hermes.hooks")
 
@@ -108,10 +106,8 @@ class Hooks:
         check_options(hook, timeout, background, on_error, overflow)
         runner = self.runner if own_thread else None
         with self._lock:
-            if background:
-                added = QueuedSubscriber(plugin, hook, callback, runner, timeout, self.queue(plugin), overflow)
-            else:
-                added = Subscriber(plugin, hook, callback, runner, on_error, timeout)
+            queue = self.queue(plugin) if background else None
+            added = Subscriber(plugin, hook, callback, runner, on_error, timeout, queue, overflow)
             self._set(hook, (*self._callbacks(hook), added))
         return True
 

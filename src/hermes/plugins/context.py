@@ -14,9 +14,9 @@ from hermes.contract.commands import OWN_PREFIX, YIELDING_COMMANDS
 from hermes.contract.events import Event
 from hermes.hooks.callback import describe, is_awaitable
 from hermes.hooks.copies import isolate
+from hermes.hooks.observers import OnError
 from hermes.hooks.queue import BackgroundQueue, Overflow
 from hermes.hooks.sinks import EventSink
-from hermes.hooks.subscriber import OnError
 from hermes.hooks.table import Snapshot
 from hermes.hooks.threads.runner import OWN_SIGNALS, CallLate
 from hermes.hooks.threads.timed_call import FOREVER, refuse_late_calls

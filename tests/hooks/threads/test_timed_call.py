@@ -15,7 +15,7 @@ from hermes.base.errors import PluginError
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads import timed_call
 from hermes.hooks.threads.callback_threads import MAX_IDLE
-from hermes.hooks.threads.limits import PluginLimits
+from hermes.hooks.threads.runner import PluginLimits
 from hermes.hooks.threads.timed_call import FOREVER, TimedCall, current_call, host_work
 from support.waiting import HANG, wait_for, wait_until
 

@@ -1,24 +1,56 @@
-"""Callback runner: makes calls of plugins' code on threads of their own, within a time limit."""
+"""Callback runner: makes calls of plugins' code on threads of their own, within the time limits of plugins."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextvars import copy_context
 from threading import get_ident
-from typing import Any
+from typing import Any, cast
 
+from hermes.base.config.schema.sections import PluginsConfig
 from hermes.base.errors import Interrupted, TurnSuspended
 from hermes.base.scope import current_scope
 from hermes.hooks.threads.callback_threads import CallbackThread, CallbackThreads
 from hermes.hooks.threads.event_loop import AsyncLoop, late_text
-from hermes.hooks.threads.limits import PluginLimits
 from hermes.hooks.threads.timed_call import TimedCall, current_call
+
+log = logging.getLogger("hermes.hooks")
 
 #: Exceptions of the runtime's own, which pass through plugins' code. Every other one is the plugin's failure.
 OWN_SIGNALS = (Interrupted, TurnSuspended)
 
 #: A value, or the exception in place of it.
 CallOutcome = tuple[Any, BaseException | None]
+
+
+class PluginLimits:
+    """The limits of ``plugins`` and, for single plugins, of ``plugins.entries.<key>``. 0 means no limit."""
+
+    def __init__(self, config: PluginsConfig | None = None) -> None:
+        self._config = config or PluginsConfig()
+
+    def hook_seconds(self, plugin: str) -> float:
+        """How long one call of a callback may take."""
+        return self._seconds(plugin, "hook_timeout", self._config.hook_timeout)
+
+    def load_seconds(self, plugin: str) -> float:
+        """How long the import of a plugin, and its ``register``, may take."""
+        return self._seconds(plugin, "load_timeout", self._config.load_timeout)
+
+    def _seconds(self, plugin: str, name: str, default: float) -> float:
+        entry: Any = self._config.entries.get(plugin)
+        found: Any = cast("dict[str, Any]", entry).get(name) if isinstance(entry, dict) else None
+        if found is not None and (isinstance(found, bool) or not isinstance(found, int | float) or found < 0):
+            log.warning(
+                "plugins.entries.%s.%s is %r; it must be seconds, or 0 for no limit. Using %g",
+                plugin,
+                name,
+                found,
+                default,
+            )
+            found = None
+        return float(default if found is None else found) or float("inf")
 
 
 class CallLate(TimeoutError):

@@ -11,7 +11,7 @@ from pathlib import Path
 from hermes.base.config.schema.sections import ShellHookConfig
 from hermes.base.errors import ConfigError, did_you_mean
 from hermes.contract.hooks import HOOKS
-from hermes.hooks.subscriber import OnError
+from hermes.hooks.observers import OnError
 
 #: Programs that run the script named after them: consent is then given to the script.
 _INTERPRETER = re.compile(r"env|(?:ba|da|z|k|fi)?sh|(?:python|pypy|node|ruby|perl|php|lua)[\d.]*|bun|deno")

@@ -20,7 +20,7 @@ from hermes.base.errors import did_you_mean
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.hooks.callback import accepted_names
-from hermes.hooks.subscriber import QueuedSubscriber
+from hermes.hooks.observers import Subscriber
 from hermes.plugins.registry import LoadedPlugin
 from hermes.testing.conformance.clock import Stopwatch
 from hermes.testing.conformance.event_orders import EventOrderRunner
@@ -183,7 +183,7 @@ class ConformanceCheck:
         for callback in host.watched.callbacks_at(site):
             function = callback.function
             source = source_line_of(function)
-            behind = isinstance(callback, QueuedSubscriber)
+            behind = isinstance(callback, Subscriber) and callback.queue is not None
             subjects.append(
                 PluginFunction(site, function, source if source.file else made_at[id(function)], callback, behind)
             )
