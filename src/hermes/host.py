@@ -179,23 +179,28 @@ class Host:
             fresh_config=self._fresh_config,
         )
         self.services.schedules = self._plugin_jobs
+        #: Notices for the user, one line each.
+        self.notices = self._load_extensions()
+
+    def _load_extensions(self) -> list[str]:
+        """Load the plugins and what they provide, hook commands and MCP servers. Returns the notices of the start."""
         try:
             self.plugins = self._load_plugins()
             self.models.use_plugins(self.plugins)
-            memory_notices = self.runtime.memory.use_provider(self.plugins, self.tools, self.hooks.loop)
-            engine_notices = self.runtime.contexts.choose(self.plugins, self.tools, self.hooks)
-            shell_notices = self._load_shell_hooks()
-            mcp_notices = self.mcp_sources.load(config)
+            notices = [
+                *self.runtime.memory.use_provider(self.plugins, self.tools, self.hooks.loop),
+                *self.runtime.contexts.choose(self.plugins, self.tools, self.hooks),
+                *self._load_shell_hooks(),
+                *self.mcp_sources.load(self.config),
+            ]
         except BaseException:
             self.hooks.close()
             raise
-        #: Notices for the user, one line each.
-        self.notices = [*self._missing_plugins(), *memory_notices, *engine_notices, *shell_notices, *mcp_notices]
-        self.notices += self.models.keys.notices
+        notices = [*self._missing_plugins(), *notices, *self.models.keys.notices]
         if self._journal_notice:
-            self.notices.insert(0, self._journal_notice)
+            notices.insert(0, self._journal_notice)
             log.warning("%s", self._journal_notice)
-        self.notices += self.confinements.start_lines(has_callers=self.options.platform in SERVED_PLATFORMS)
+        return notices + self.confinements.start_lines(has_callers=self.options.platform in SERVED_PLATFORMS)
 
     def _open_journal(self) -> None:
         if self.options.journal is None:
@@ -224,9 +229,7 @@ class Host:
             is_attended=not self.options.unattended,
             hides_memory=self.options.hide_memory,
         )
-        can_leave = self.confinements.can_leave(Scope(platform=self.options.platform))
         self.tools = ToolRegistry()
-        self.tools.add_builtin(builtin_tools(limits, can_leave_sandbox=can_leave))
         self.approvals = self._build_approvals()
         runtime = Runtime(
             home=self.home,
@@ -273,11 +276,16 @@ class Host:
             inputs=self.options.inputs,
             seal=self._sealing(),
         )
+        self._add_tools(runtime)
+        return runtime
+
+    def _add_tools(self, runtime: Runtime) -> None:
+        can_leave = self.confinements.can_leave(Scope(platform=self.options.platform))
         named = [] if self.options.platform in SERVED_PLATFORMS else runtime.prompt_files.usable("agents", self.cwd)
+        self.tools.add_builtin(builtin_tools(runtime.limits, can_leave_sandbox=can_leave))
         self.tools.add_builtin((*agent_tools(runtime, named), *self._schedule_tools(runtime)))
         for tool in self.options.tools:
             self.tools.add(tool)
-        return runtime
 
     def _build_approvals(self) -> Approvals:
         rules = ApprovalRules(self.config)

@@ -181,15 +181,9 @@ class Session:
                 message={"role": "user", "content": self.runtime.redactor.mask_data(message)},
                 environment=self.runtime.environment(),
             )
-            try:
-                journal = begin()
-            except UnfinishedTurn:  # another process has continued the session, and died
-                self._finish(("running",), listener, interrupt)
-                journal = begin()
+            journal = self._begun(begin, listener, interrupt)
             if journal.state != "running":
-                return recorded_result(
-                    self.id, journal.id, journal.state, journal.answer, journal.error, journal.finish_reason
-                )
+                return _recorded(journal)
             return self._run_turn(journal, listener, interrupt, context, is_structured=is_structured)
 
     def run_accepted(
@@ -209,25 +203,17 @@ class Session:
         runtime, interrupt = self.runtime, interrupt or Interrupt()
         with self._exclusive(), self._with_next_models():
             endpoint = self.models.endpoints[0]
-
-            def claim() -> TurnJournal:
-                return claim_turn(
-                    runtime.store,
-                    runtime.runner,
-                    submission.turn_id,
-                    endpoint=(endpoint.provider, endpoint.model),
-                    environment=runtime.environment(),
-                )
-
-            try:
-                journal = claim()
-            except UnfinishedTurn:
-                self._finish(("running",), listener, interrupt)
-                journal = claim()
+            claim = partial(
+                claim_turn,
+                runtime.store,
+                runtime.runner,
+                submission.turn_id,
+                endpoint=(endpoint.provider, endpoint.model),
+                environment=runtime.environment(),
+            )
+            journal = self._begun(claim, listener, interrupt)
             if journal.state != "running":
-                return recorded_result(
-                    self.id, journal.id, journal.state, journal.answer, journal.error, journal.finish_reason
-                )
+                return _recorded(journal)
             if journal.lease.epoch != self._epoch_known + 1:
                 self._turns_known = None  # another process may have continued the conversation
             options = submission.options
@@ -347,12 +333,7 @@ class Session:
         """
         from hermes.agent.context.requests import compress_now
 
-        scope = Scope(
-            session_id=self.id,
-            platform=self.platform,
-            principal=self.principal,
-            interrupt=interrupt or Interrupt(),
-        )
+        scope = self._scope(interrupt or Interrupt())
         with self._exclusive():
             self.transcript.earlier, report = compress_now(
                 self.runtime, scope, self.window, self.models.endpoints, self.memory, instructions
@@ -425,6 +406,14 @@ class Session:
 
     # -- inside -------------------------------------------------------------------------------------------------
 
+    def _begun(self, begin: Callable[[], TurnJournal], listener: Listener, interrupt: Interrupt) -> TurnJournal:
+        """The journal of a turn that begins. One that another process left meanwhile is finished first."""
+        try:
+            return begin()
+        except UnfinishedTurn:
+            self._finish(("running",), listener, interrupt)
+            return begin()
+
     def _finish(self, states: tuple[TurnState, ...], listener: Listener, interrupt: Interrupt) -> TurnResult | None:
         runtime = self.runtime
         journal = reopen_turn(runtime.store, runtime.runner, self.id, states=states, environment=runtime.environment())
@@ -448,8 +437,7 @@ class Session:
             self.runtime.seal(self.id)
         self._turns_known = None
         self.transcript.earlier = Sessions(self.runtime.store).context(self.id)
-        result = recorded_result(self.id, journal.id, journal.state, journal.answer, journal.error, "")
-        return replace(result, error_type=TAKEN_UP_TOO_OFTEN)
+        return replace(_recorded(journal), error_type=TAKEN_UP_TOO_OFTEN)
 
     def _catch_up(self, journal: TurnJournal) -> None:
         """Read the transcript again when another process may have continued the session."""
@@ -474,14 +462,7 @@ class Session:
         if listener is not ignore_events:
             listener = MaskedListener(listener, self.runtime.redactor)
         self._catch_up(journal)
-        scope = Scope(
-            session_id=self.id,
-            task_id=journal.task_id,
-            turn_id=journal.id,
-            platform=self.platform,
-            principal=self.principal,
-            interrupt=interrupt,
-        )
+        scope = self._scope(interrupt, task_id=journal.task_id, turn_id=journal.id)
         self.window.use(self.models.endpoints[0])
         self._listener, self.journal = listener, journal
         self.transcript.begin(journal)
@@ -491,29 +472,8 @@ class Session:
         try:
             from hermes.agent.turn import Turn  # brings the loop along, which a session that waits does not need
 
-            parts = TurnParts(
-                runtime=self.runtime,
-                journal=journal,
-                scope=scope,
-                listener=listener,
-                models=self.models,
-                transcript=self.transcript,
-                window=self.window,
-                memo=self.memo,
-                cwd=self.cwd,
-                offered=self.offered,
-                take_offered=self.take_offered,
-                max_steps=self.max_steps,
-                memory=self.memory,
-                instructions=self.instructions,
-                rules="" if self.parent is None else self.parent.rules,
-                added_texts=self.added_texts,
-                sender_id=self.sender_id,
-                can_withdraw_text=self.can_withdraw_text,
-                context=context,
-                is_structured=is_structured,
-            )
-            result = Turn(parts).run()
+            parts = self._parts(journal, scope, listener)
+            result = Turn(replace(parts, context=context, is_structured=is_structured)).run()
             self._turns_known, self._epoch_known = journal.ordinal + 1, journal.lease.epoch
             if result.status in ("completed", "incomplete") and self.memory is not None:
                 said = message_text(journal.messages[0, 0])
@@ -528,6 +488,33 @@ class Session:
                 budgets.leave(self.id, journal.id)
             if self.runtime.seal is not None:
                 self.runtime.seal(self.id)
+
+    def _scope(self, interrupt: Interrupt, **ids: str) -> Scope:
+        scope = Scope(session_id=self.id, platform=self.platform, principal=self.principal, interrupt=interrupt)
+        return scope.child(**ids)
+
+    def _parts(self, journal: TurnJournal, scope: Scope, listener: Listener) -> TurnParts:
+        """What the session gives to one of its turns."""
+        return TurnParts(
+            runtime=self.runtime,
+            journal=journal,
+            scope=scope,
+            listener=listener,
+            models=self.models,
+            transcript=self.transcript,
+            window=self.window,
+            memo=self.memo,
+            cwd=self.cwd,
+            offered=self.offered,
+            take_offered=self.take_offered,
+            max_steps=self.max_steps,
+            memory=self.memory,
+            instructions=self.instructions,
+            rules="" if self.parent is None else self.parent.rules,
+            added_texts=self.added_texts,
+            sender_id=self.sender_id,
+            can_withdraw_text=self.can_withdraw_text,
+        )
 
     def _new_turn_id(self, task_id: str) -> str:
         inputs = self.runtime.inputs
@@ -561,6 +548,12 @@ class Session:
             yield
         finally:
             self._running.release()
+
+
+def _recorded(journal: TurnJournal) -> TurnResult:
+    """The result of a turn that ended before."""
+    answer, reason = journal.answer, journal.finish_reason
+    return recorded_result(journal.session_id, journal.id, journal.state, answer, journal.error, reason)
 
 
 def stored_result(store: Store, turn_id: str) -> TurnResult | None:

@@ -192,7 +192,7 @@ class Approvals:
         """Use up the approval that a call relies on, as the call starts."""
         if self._questions.consume(approval_id):
             return ALLOWED
-        return Decision(False, messages.revoked(), "approval_denied")
+        return Decision(False, messages.REVOKED, "approval_denied")
 
     # -- asking -------------------------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class Approvals:
         if answered is not None:
             # The process that asked has died since; its answer still counts, once.
             return self._apply(question, answered.answer or "deny", answered.reason, answered.id)
-        answer = self._ask_model(question) if self._asks_model(question) else None
+        answer = self._ask_model(question)
         if answer is None:
             responder = self._responder(question.scope)
             if responder is None:
@@ -231,14 +231,13 @@ class Approvals:
         above = map(self._responders.get, self._questions.ancestors(scope.session_id))
         return next((responder for responder in above if responder is not None), None)
 
-    def _asks_model(self, question: ApprovalQuestion) -> bool:
-        return self.rules.asks_model_first and self._model is not None and _FOR_PERSONS.isdisjoint(question.rules)
-
     def _ask_model(self, question: ApprovalQuestion) -> tuple[str, str] | None:
+        """What the auxiliary model says, where it may be asked and is sure."""
         from hermes.agent.approvals.question import UNSURE
 
-        model = self._model
-        assert model is not None
+        model = self._model if self.rules.asks_model_first else None
+        if model is None or not _FOR_PERSONS.isdisjoint(question.rules):
+            return None
         answer = question.ask(
             self._hooks,
             "smart",
@@ -268,17 +267,15 @@ class Approvals:
             # Not to be able to ask must not mean yes.
             log.warning("an approval could not be asked for: %s: %s", type(error).__name__, error, exc_info=True)
             return "deny", messages.NOT_ASKED
-        if answer.choice == "once" and set(question.rules) == {"read-env-file"}:
-            return "session", answer.reason  # a project's own file is asked about once
-        is_kept = answer.choice in ("session", "always")
         if answer.choice == "once" and _ONCE_PER_SESSION.issuperset(question.rules):
             return "session", answer.reason
+        is_kept = answer.choice in ("session", "always")
         return "once" if is_kept and not can_be_kept else answer.choice, answer.reason
 
     def _decide_headless(self, question: ApprovalQuestion) -> Decision:
         """No one can be asked. A child of a session with a user must not do what the user was not asked about."""
         if EMBEDDED_MODEL in question.rules:
-            return Decision(False, messages.headless_embedded_model(), "headless_denied")
+            return Decision(False, messages.HEADLESS_EMBEDDED_MODEL, "headless_denied")
         ancestors = self._questions.ancestors(question.scope.session_id)
         if question.scope.platform == SCHEDULED:
             is_callers = bool(question.scope.principal)
@@ -308,7 +305,7 @@ class Approvals:
             case "smart_deny":
                 return Decision(False, messages.denied_by_model(question.findings), "approval_denied")
             case "deny" if reason == messages.NOT_ASKED:
-                return Decision(False, messages.not_asked(), "approval_denied")
+                return Decision(False, messages.COULD_NOT_BE_ASKED, "approval_denied")
             case _:
                 return Decision(False, messages.denied(reason), "approval_denied")
 

@@ -12,6 +12,16 @@ _NO_WAY_ROUND = "Do not try to reach the same in another way"
 
 #: The recorded reason of a denial that no user gave.
 NOT_ASKED = "the question could not be asked"
+COULD_NOT_BE_ASKED = (
+    "This call needs an approval, and asking for it failed because of a fault in the program, so it was not run. "
+    "The user has not seen the question and did not deny it. Do not repeat the call and do not work around it; "
+    "continue with what does not need it, or end your turn and say what waits for approval."
+)
+REVOKED = "The approval for this call was revoked before it started, so it was not run. Ask the user about it."
+HEADLESS_EMBEDDED_MODEL = (
+    "Commands of the embedded model always need a user's approval, and this run has no one to ask. "
+    "No setting changes that; another model has no such rule."
+)
 
 
 def why(findings: Sequence[Finding]) -> str:
@@ -59,15 +69,6 @@ def denied(reason: str) -> str:
     return f"The user denied this call{said}. Do not repeat it, and do not work around it; ask what they want instead."
 
 
-def not_asked() -> str:
-    """Asking failed, so no user has seen the question."""
-    return (
-        "This call needs an approval, and asking for it failed because of a fault in the program, so it was not run. "
-        "The user has not seen the question and did not deny it. Do not repeat the call and do not work around it; "
-        "continue with what does not need it, or end your turn and say what waits for approval."
-    )
-
-
 def denied_by_model(findings: Sequence[Finding]) -> str:
     """The auxiliary model denied it."""
     return (
@@ -82,19 +83,6 @@ def timed_out(seconds: float) -> str:
         f"There was no answer within {seconds:g} s, so this call was not run. Nothing is wrong with the system or the "
         f"call: the user is away. Do not repeat it now and do not work around it; continue with what does not need "
         f"it, or end your turn and say what waits for approval."
-    )
-
-
-def revoked() -> str:
-    """The approval was revoked before the call started."""
-    return "The approval for this call was revoked before it started, so it was not run. Ask the user about it."
-
-
-def headless_embedded_model() -> str:
-    """A command of the embedded model in a headless run."""
-    return (
-        "Commands of the embedded model always need a user's approval, and this run has no one to ask. "
-        "No setting changes that; another model has no such rule."
     )
 
 
