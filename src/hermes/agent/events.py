@@ -151,11 +151,8 @@ class MaskedListener:
 
     def __init__(self, listener: Listener, redactor: Redactor) -> None:
         self._listener = listener
-        self._listeners = listener.all if isinstance(listener, Listeners) else [listener]
         self._stream = MaskedStream(redactor)
         self._kind: type[TextDelta | ReasoningDelta] = TextDelta
-        #: Text that no one heard. It is searched when a listener joins, who may come in the middle of a secret.
-        self._unheard: list[str] = []
 
     def __call__(self, event: TurnEvent) -> None:
         if not isinstance(event, TextDelta | ReasoningDelta):
@@ -165,18 +162,11 @@ class MaskedListener:
         if self._kind is not type(event):
             self._flush()
             self._kind = type(event)
-        if not self._listeners:
-            self._unheard.append(event.text)
-            return
-        if self._unheard:
-            self._stream.feed("".join(self._unheard))
-            self._unheard.clear()
         text = self._stream.feed(event.text)
         if text:
             self._listener(event if text == event.text else self._kind(text))
 
     def _flush(self) -> None:
-        self._unheard.clear()
         rest = self._stream.finish()
         if rest:
             self._listener(self._kind(rest))

@@ -24,9 +24,7 @@ from hermes.agent.pipelines.batch import ToolBatch
 from hermes.agent.pipelines.model_call import Answered, ModelCall, ToolDefinition, attempt_id
 from hermes.base.errors import BudgetExceeded, HermesError, Interrupted, JournalError, ProviderError, TurnSuspended
 from hermes.base.scope import Interrupt, current_scope
-from hermes.contract.events import (
-    ToolEnded,
-)
+from hermes.contract.events import ToolEnded
 from hermes.hooks.callback import describe
 from hermes.hooks.execution_chain import culprit_of
 from hermes.journal import records

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,6 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.approvals.modes import OUTSIDE_SANDBOX, WRITE_OUTSIDE, CallEffect
-from hermes.agent.approvals.scripts import SessionScripts
 from hermes.tools.declarations.declaration import UNDECLARED, Code, Declaration
 from hermes.tools.files.guard import FileGuard, suspect_path
 from hermes.tools.files.paths import resolve_path
@@ -19,9 +20,13 @@ from hermes.tools.registry import Args, Tool, ToolContext
 
 if TYPE_CHECKING:
     from hermes.policy import Finding
+    from hermes.policy.scripts import Script
 
 #: The rule by which a user is asked about a script that runs without a sandbox.
 RUN_SCRIPT = "run-script"
+
+#: Larger files are programs or data rather than scripts that a model wrote.
+_LARGEST_SCRIPT = 64_000
 
 # The policy is imported where it is used: it brings a parser and many rules along, which only runs with commands need.
 
@@ -59,11 +64,33 @@ def examine_call(
     return parts[0] if len(parts) == 1 else _joined(parts)
 
 
+def _session_script(cwd: str, since: float, path: str) -> Script | None:
+    """A script on disk that a command runs: a small one in the working folder, or any that the session wrote."""
+    from hermes.policy.scripts import Script
+
+    try:
+        script = Path(path)
+        status = script.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_SCRIPT:
+            return None
+        # Whole seconds on some file systems; a move or a copy may keep the time of the content.
+        is_new = max(status.st_mtime, status.st_ctime) >= since - 1
+        real, folder = os.path.realpath(path), os.path.realpath(cwd)
+        if not is_new and real != folder and not real.startswith(folder.rstrip("/") + "/"):
+            return None
+        data = script.read_bytes()[: _LARGEST_SCRIPT + 1]
+    except (OSError, ValueError):
+        return None
+    if b"\0" in data[:1_000]:
+        return None  # a binary
+    return Script(data.decode("utf-8", "replace"), is_new)
+
+
 def examine_command(command: str, cwd: str, hermes_home: Path, since: float) -> Examination:
     """Examine a command line that the terminal tool would run in ``cwd``."""
     from hermes.policy.judge import judge_command
 
-    verdict = judge_command(command, cwd=cwd, hermes_home=hermes_home, scripts=SessionScripts(cwd, since))
+    verdict = judge_command(command, cwd=cwd, hermes_home=hermes_home, scripts=partial(_session_script, cwd, since))
     return Examination(
         effect="command",
         found=verdict.findings,

@@ -1,4 +1,4 @@
-"""Generates images with the provider that a plugin registered, and stores them in the home."""
+"""The ``image_generate`` tool: images by the provider that a plugin registered, stored in the home."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from hermes.base.config.principals import make_private, principal_home
 from hermes.base.config.schema.sections import ImageGenConfig
 from hermes.base.errors import HermesError, Interrupted
 from hermes.base.scope import Interrupt
+from hermes.tools.registry import Args, ToolContext
+from hermes.tools.results import tool_result
 
 if TYPE_CHECKING:
+    from hermes.agent.runtime import Runtime
     from hermes.plugins.registry import PluginSet, ProviderOffer
 
 #: A larger image is refused, whatever its provider says.
 MAX_IMAGE_BYTES = 25 * 1024 * 1024
+MAX_PROMPT_CHARS = 8_000
 
 
 class ImageMaker:
@@ -117,3 +121,21 @@ class ImageMaker:
         if made.resolve().parent == (self._home / "cache" / "images").resolve():
             made.unlink()
         return data
+
+
+def run_image_generate(args: Args, context: ToolContext, runtime: Runtime) -> str:
+    """Make one image and answer with the path of its file."""
+    prompt = str(args["prompt"]).strip()
+    if not prompt or len(prompt) > MAX_PROMPT_CHARS:
+        found = f"has {len(prompt):,} characters" if prompt else "is empty"
+        return _no_image(f"prompt {found}; between 1 and {MAX_PROMPT_CHARS:,} are expected")
+    try:
+        shape, scope = str(args.get("aspect_ratio") or "landscape"), context.scope
+        made = runtime.images.make(prompt, shape, scope.interrupt, scope.principal)
+    except HermesError as error:
+        return _no_image(str(error))
+    return tool_result(**made)
+
+
+def _no_image(error: str) -> str:
+    return tool_result(success=False, image=None, error=error)

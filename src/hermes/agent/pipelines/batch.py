@@ -19,6 +19,7 @@ from hermes.contract.events import CheckpointMissing, ToolEnded, ToolStarted
 from hermes.hooks.execution_chain import culprit_of
 from hermes.journal.turns.steps import Message
 from hermes.models.reply import ToolRequest
+from hermes.tools.arguments import parse_arguments
 
 if TYPE_CHECKING:
     from hermes.agent.context.parts import TurnParts
@@ -334,7 +335,7 @@ def _written_paths(slot: _Slot) -> list[Path] | None:
     if tool is None or tool.declares is None or not tool.parallel_by_file:
         return None
     try:
-        return tool.declares.written_paths(call.args or call.peek_arguments(), call.context.cwd)
+        return tool.declares.written_paths(call.args or parse_arguments(call.request.arguments), call.context.cwd)
     except Exception:
         return None  # arguments that make no sense will fail on their own, alone
 

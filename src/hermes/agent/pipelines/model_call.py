@@ -62,12 +62,6 @@ class Answered(msgspec.Struct):
     #: The number of the attempt in its turn, or in old records its id.
     attempt: int = 0
     api_request_id: str = ""
-    #: The SHA-256 of the request's body as it was sent; empty when execution middleware answered instead.
-    request_sha256: str = ""
-    #: The request without its messages, tools and instructions.
-    parameters: dict[str, Any] = {}
-    #: What middleware did to the call.
-    decisions: list[PluginDecision] = []
 
 
 prepare_struct(Answered)

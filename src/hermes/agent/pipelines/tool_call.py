@@ -103,10 +103,6 @@ class ToolCall(msgspec.Struct):
         self.original_args = self.args
         return None
 
-    def peek_arguments(self) -> Args:
-        """The arguments before any stage, for decisions about order. ``ValueError`` when they are not JSON."""
-        return parse_arguments(self.request.arguments)
-
     def _availability(self) -> ToolOutcome | None:
         if self.tool is None:
             return self.failed(f"Unknown tool: {self.request.name}", "unknown_tool")

@@ -25,7 +25,7 @@ def agent_tools(runtime: Runtime, named: Sequence[PromptFile] = ()) -> list[Tool
     clarify = _imported(runtime, "tools.clarify", "run_clarify")
     search = _imported(runtime, "tools.session_search", "run_session_search")
     vision = _imported(runtime, "tools.vision_analyze", "run_vision_analyze")
-    image = _imported(runtime, "tools.image_generate", "run_image_generate")
+    image = _imported(runtime, "images.generate", "run_image_generate")
     has_images = runtime.images.is_available
     tools = [
         _delegate_task(runtime, named),
@@ -151,23 +151,21 @@ def _web_tools(runtime: Runtime) -> list[Tool]:
     searched = fields(["query"], query=text(), limit=number("At most 20", default=5))
     fetched = fields(["url"], url=text(), offset=number("Characters to skip", default=0))
 
-    def fetch(args: Args, context: ToolContext) -> str:
-        return runtime.web.fetch(args, context)
-
+    web = runtime.web
     return [
         Tool(
             "web_search",
             "web",
             _WEB_SEARCH,
             searched,
-            lambda args, context: runtime.web.search(args, context),
+            web.search,
             "pure",
             parallel=True,
-            available=lambda: runtime.web.can_search(),
+            available=web.can_search,
             emoji="🌐",
             untrusted=True,
         ),
-        Tool("web_fetch", "web", _WEB_FETCH, fetched, fetch, "pure", parallel=True, emoji="🌐", untrusted=True),
+        Tool("web_fetch", "web", _WEB_FETCH, fetched, web.fetch, "pure", parallel=True, emoji="🌐", untrusted=True),
     ]
 
 
