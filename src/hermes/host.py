@@ -550,7 +550,8 @@ class Host:
         """End every session, then the parts, in the order of their dependencies."""
         for session in self.open_sessions:
             session.close(reason)
-        self.runtime.memory.close()
+        if self.runtime.memory.provided is not None:
+            self.runtime.memory.provided.close()
         self.plugins.close()
         self._record_plugin_counters()
         self.hooks.close()

@@ -138,10 +138,14 @@ def test_a_result_is_written_before_anyone_is_told_of_it(
         if told != "listener" or type(event).__name__ == "ToolEnded":
             seen.append("tool:1.0" in keys(host, session.id))
 
+    def look_and_send(connection: Connection, *given: Any) -> Any:
+        look()
+        return send(connection, *given)
+
     with ScriptedProvider([RUN, text("Done.")]) as provider, open_host(home, workdir, provider) as host:
         session = host.new_session()
         if told == "server":
-            monkeypatch.setattr(Connection, "send", lambda *given: look() or send(*given))
+            monkeypatch.setattr(Connection, "send", look_and_send)
         elif told != "listener":
             host.hooks.subscribe(told, "watcher", look)
         assert session.run("Go", listener=look if told == "listener" else ignore_events).answer == "Done."

@@ -373,8 +373,8 @@ class Session:
         if self.closed:
             return
         self.closed = True
-        if self.memory is not None:
-            self.memory.session_closed(self.id, self.transcript.earlier)
+        if self.memory is not None and self.memory.provided is not None:
+            self.memory.provided.session_closed(self.id, self.transcript.earlier)
         emit = self.runtime.hooks.on_session_finalize
         if emit is not None:
             emit(
@@ -475,9 +475,10 @@ class Session:
             parts = self._parts(journal, scope, listener)
             result = Turn(replace(parts, context=context, is_structured=is_structured)).run()
             self._turns_known, self._epoch_known = journal.ordinal + 1, journal.lease.epoch
-            if result.status in ("completed", "incomplete") and self.memory is not None:
+            provided = None if self.memory is None else self.memory.provided
+            if result.status in ("completed", "incomplete") and provided is not None:
                 said = message_text(journal.messages[0, 0])
-                self.memory.keep(scope, said, result.answer, self.transcript.messages())
+                provided.keep(scope, said, result.answer, self.transcript.messages())
             return result
         finally:
             if self.runtime.checkpoints is not None:

@@ -218,7 +218,7 @@ class Callback:
         else:
             value, error = runner.run(self.function, given, call, session)
         if error is None and type(value) not in PLAIN_ANSWERS and is_awaitable(value):
-            return (runner or _plain_runner()).wait_for(value, call, f"plugin {self.plugin!r} in {self.site}")
+            return (runner or CallbackRunner()).wait_for(value, call, f"plugin {self.plugin!r} in {self.site}")
         return value, error
 
     def blame(self, error: BaseException, consequence: str) -> None:
@@ -257,11 +257,6 @@ class Callback:
     def stats(self) -> CallbackStats:
         is_off = self.breaker.is_open
         return CallbackStats(self.plugin, self.site, self.calls, self.failures, self.seconds, self.last_error, is_off)
-
-
-def _plain_runner() -> CallbackRunner:
-    """For coroutines of callbacks that no host runs."""
-    return CallbackRunner()
 
 
 def is_awaitable(value: object) -> TypeGuard[Awaitable[Any]]:

@@ -333,7 +333,7 @@ def slow_host(home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
         monkeypatch.setattr(memory_provider, "RECALL_SECONDS", recall_seconds)
         slow = Slow()
         host = configured_host(home, workdir, provider, memory=MemoryConfig(provider=""))
-        host.runtime.memory._provided = memory_provider.ProvidedMemory(  # pyright: ignore[reportPrivateUsage]
+        host.runtime.memory.provided = memory_provider.ProvidedMemory(  # pyright: ignore[reportPrivateUsage]
             ProviderOffer("memory_provider", "diary", slow, "diary"), home, host.workers
         )
         return host, slow

@@ -53,8 +53,10 @@ def delegate(args: Args, context: ToolContext, runtime: Runtime) -> str:
         reports = Delegation(runtime, parent, context, children).run()
     except HermesError as error:
         return tool_error(str(error))
-    for child, report in zip(children, reports, strict=True):
-        runtime.memory.of(parent.principal).delegated(child.assignment.goal, report.summary, child.session_id)
+    provided = runtime.memory.of(parent.principal).provided
+    if provided is not None:
+        for child, report in zip(children, reports, strict=True):
+            provided.delegated(child.assignment.goal, report.summary, child.session_id)
     results = [report.fields for report in reports]
     elapsed = round(time.monotonic() - started, 3)
     return tool_result(**_failure(reports), results=results, total_duration_seconds=elapsed)

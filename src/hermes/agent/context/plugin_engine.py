@@ -15,6 +15,7 @@ from hermes.hooks.copies import isolate
 from hermes.hooks.threads.event_loop import AsyncLoop
 from hermes.journal.bodies import to_json
 from hermes.journal.turns.steps import Message
+from hermes.models.endpoint import Endpoint
 from hermes.plugins.tool_handler import check_name, read_schema, runner
 from hermes.tools.registry import Tool
 
@@ -46,6 +47,11 @@ class PluginEngine:
         except Exception as error:
             self._complain(method, describe(error))
             return None
+
+    def model_changed(self, endpoint: Endpoint, length: int) -> None:
+        """Tell the engine which model answers, and how long its window is."""
+        about = {"provider": endpoint.provider, "base_url": endpoint.base_url, "api_mode": endpoint.api_mode}
+        self.call("update_model", endpoint.model, length, **about)
 
     def should_compress(self, messages: list[Message], tokens: int, *, is_counted: bool) -> bool | None:
         """Whether it is time; None when the engine does not say. Without a count it may look at the messages."""

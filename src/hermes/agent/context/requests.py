@@ -24,7 +24,7 @@ from hermes.models.costs.usage import Usage
 
 if TYPE_CHECKING:
     from hermes.agent.context.parts import TurnParts
-    from hermes.agent.context.window import BeforeCompress, ContextWindow
+    from hermes.agent.context.window import ContextWindow
     from hermes.agent.memory.memory import Memory
     from hermes.agent.runtime import Runtime
     from hermes.journal.records import SetupRecord
@@ -123,7 +123,7 @@ class RequestBuilder(msgspec.Struct):
             task=self._parts.journal.messages[0, 0],
             halvings=retry,
             was_refused=retry > 0,
-            before_compress=before_compress(self._parts.memory),
+            memory=self._parts.memory,
         )
         if shorter is None:
             log.info("%s: the conversation cannot be made shorter", key)
@@ -143,11 +143,6 @@ class RequestBuilder(msgspec.Struct):
         self._parts.transcript.compact(compaction)
         self._parts.listener(ContextCompacted(*numbers))
         return True
-
-
-def before_compress(memory: Memory | None) -> BeforeCompress | None:
-    """Asks the memory what to keep of the messages that are about to be summarised."""
-    return None if memory is None else memory.before_compress
 
 
 def compress_now(
@@ -180,7 +175,7 @@ def compress_now(
             endpoints=endpoints,
             focus=focus,
             halvings=1,
-            before_compress=before_compress(memory),
+            memory=memory,
         )
     finally:
         current_scope.reset(token)

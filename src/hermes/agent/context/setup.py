@@ -95,10 +95,11 @@ def _gather_facts(parts: TurnParts) -> PromptFacts:
     if parts.instructions is not None:
         facts = replace(facts, instructions=parts.instructions.prompt_block())
     if parts.memory is not None:
-        said = message_text(journal.messages[0, 0])
-        block, recalled = parts.memory.recall(parts.scope, journal.ordinal + 1, said)
-        recalled = recalled and spill(runtime, principal, recalled)
-        facts = replace(facts, notes=parts.memory.prompt_block(), memory=block, recalled=recalled)
+        facts = replace(facts, notes=parts.memory.prompt_block())
+        if parts.memory.provided is not None:
+            said = message_text(journal.messages[0, 0])
+            block, recalled = parts.memory.provided.recall(parts.scope, journal.ordinal + 1, said)
+            facts = replace(facts, memory=block, recalled=recalled and spill(runtime, principal, recalled))
     if any(tool.name == VIEW for tool in parts.offered):
         facts = replace(facts, skills=runtime.skills.prompt_block(parts.cwd, principal))
     return facts

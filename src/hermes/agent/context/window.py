@@ -27,6 +27,7 @@ from hermes.tools.registry import ToolRegistry
 if TYPE_CHECKING:
     from hermes.agent.context.plugin_engine import PluginEngine
     from hermes.agent.context.summary import Ask
+    from hermes.agent.memory.memory import Memory
     from hermes.agent.pipelines.model_call import ToolDefinition
     from hermes.base.scope import Interrupt
 
@@ -40,8 +41,6 @@ ASK_FROM_TOKENS = 3_000
 _LEAST_LENGTH = 8_000
 #: The auxiliary task that writes summaries, as configured under ``auxiliary``.
 TASK = "compression"
-
-BeforeCompress = Callable[[list[Message]], str]
 
 
 class ToldWindows(Protocol):
@@ -184,11 +183,10 @@ class ContextWindow:
         length = self._contexts.length_for(endpoint)
         self._compressor.update_model(endpoint.model, length)
         if self._engine is not None:
-            about = {"provider": endpoint.provider, "base_url": endpoint.base_url, "api_mode": endpoint.api_mode}
             if is_new:
                 start = {"model": endpoint.model, "platform": self._platform, "context_length": length}
                 self._engine.call("on_session_start", self._session_id, **start)
-            self._engine.call("update_model", endpoint.model, length, **about)
+            self._engine.model_changed(endpoint, length)
 
     def tokens(self, request: list[Message], tools: list[ToolDefinition]) -> int:
         """How long a request is: as counted for the last answer, with an estimate for what came since."""
@@ -248,8 +246,7 @@ class ContextWindow:
             return
         self._compressor.context_length = told
         if self._engine is not None:
-            about = {"provider": endpoint.provider, "base_url": endpoint.base_url, "api_mode": endpoint.api_mode}
-            self._engine.call("update_model", endpoint.model, told, **about)
+            self._engine.model_changed(endpoint, told)
 
     def refused(self, tokens: int) -> None:
         """The provider found a request of that length too long: its window is no larger than that."""
@@ -268,7 +265,7 @@ class ContextWindow:
         focus: str = "",
         halvings: int = 0,
         was_refused: bool = False,
-        before_compress: BeforeCompress | None = None,
+        memory: Memory | None = None,
     ) -> list[Message] | None:
         """A shorter conversation, or None when there is none. See ``Compressor.compress`` for what guides it."""
         # An engine that was asked once in this step and did not save enough is not asked again.
@@ -283,7 +280,7 @@ class ContextWindow:
             focus_topic=focus,
             halvings=halvings,
             task=task,
-            notes=_notes(before_compress, messages),
+            notes=_notes(memory, messages),
             ask=ask,
             reader_tokens=min(reader, tokens >> halvings) if was_refused else reader,
         )
@@ -309,11 +306,9 @@ def _listed(endpoint: Endpoint) -> int | None:
     return known.context_window if known is not None else None
 
 
-def _notes(before_compress: BeforeCompress | None, messages: list[Message]) -> str:
-    if before_compress is None:
-        return ""
+def _notes(memory: Memory | None, messages: list[Message]) -> str:
     try:
-        return before_compress(messages)
+        return "" if memory is None else memory.before_compress(messages)
     except Exception as error:  # memory must not stop the compaction
         log.warning("what memory wanted to add to the summary is left out: %s", describe(error))
         return ""

@@ -10,7 +10,6 @@ from hermes.base.config.principals import principal_home
 from hermes.base.config.schema.sections import MemoryConfig
 from hermes.base.errors import PluginError
 from hermes.base.sanitize import Redactor
-from hermes.base.scope import Scope
 
 if TYPE_CHECKING:
     from hermes.agent.memory.notes import NoteFile
@@ -56,7 +55,8 @@ class Memory:
         self.targets: tuple[Target, ...] = tuple(target for target, enabled in kept.items() if enabled)
         self._provider_name = settings.provider.strip()
         self._workers = workers
-        self._provided: ProvidedMemory | None = None
+        #: The provider in use, which hears of turns, children and changed notes.
+        self.provided: ProvidedMemory | None = None
 
     def of(self, principal: str) -> Memory:
         """The memory of a principal: its own notes, and the provider only when that keeps principals apart."""
@@ -65,14 +65,14 @@ class Memory:
         memory = self._of_callers.get(principal)
         if memory is None:
             memory = Memory(self._home, self._settings, self.redactor, self._workers, principal)
-            if self._provided is not None and self._provided.takes_principal:
-                memory._provided = self._provided
+            if self.provided is not None and self.provided.takes_principal:
+                memory.provided = self.provided
             memory = self._of_callers.setdefault(principal, memory)
         return memory
 
     def is_closed_to(self, principal: str, tool: Tool) -> bool:
         """Whether a tool belongs to a provider that does not keep this principal apart from the owner."""
-        provided = self._provided
+        provided = self.provided
         return bool(principal) and provided is not None and not provided.takes_principal and provided.owns(tool)
 
     # -- the notes ----------------------------------------------------------------------------------------------
@@ -106,11 +106,6 @@ class Memory:
             text = f"{text[: 2 * notes.limit]}\n[the rest of {notes.path.name} is left out: it is over its limit]"
         return f"## {_HEADINGS[target]} ({size_of(entries):,} of {notes.limit:,} characters)\n{text}"
 
-    def note_written(self, action: str, target: Target, content: str, scope: Scope) -> None:
-        """Pass a change of the notes on to the provider."""
-        if self._provided is not None:
-            self._provided.note_written(action, target, content, scope)
-
     # -- the provider -------------------------------------------------------------------------------------------
 
     def use_provider(self, plugins: PluginSet, tools: ToolRegistry, loop: AsyncLoop) -> list[str]:
@@ -124,7 +119,7 @@ class Memory:
         if isinstance(provided, str):
             log.warning("%s", provided)
             return [provided]
-        self._provided = provided
+        self.provided = provided
         for tool in provided.tools(loop):
             known = tools.get(tool.name)
             try:
@@ -134,35 +129,9 @@ class Memory:
                 log.warning("memory %r: %s", name, error)
         return []
 
-    def recall(self, scope: Scope, turn: int, message: str) -> tuple[str, str]:
-        """The provider's text at the start of a turn: for the system prompt, and about the message."""
-        if self._provided is None:
-            return "", ""
-        return self._provided.recall(scope, turn, message)
-
-    def keep(self, scope: Scope, message: str, answer: str, messages: list[Message]) -> None:
-        """Pass a finished turn to the provider, in the background."""
-        if self._provided is not None:
-            self._provided.keep(scope, message, answer, messages)
-
     def before_compress(self, messages: list[Message]) -> str:
         """What a summary of these messages should not lose: open points, and what the provider says."""
         from hermes.agent.tools.todo import open_points
 
-        kept = "" if self._provided is None else self._provided.before_compress(messages)
+        kept = "" if self.provided is None else self.provided.before_compress(messages)
         return "\n\n".join(text for text in (open_points(messages), kept) if text)
-
-    def delegated(self, task: str, result: str, child_session_id: str) -> None:
-        """Pass a child agent's report on to the provider."""
-        if self._provided is not None:
-            self._provided.delegated(task, result, child_session_id)
-
-    def session_closed(self, session_id: str, messages: list[Message]) -> None:
-        """A conversation is over, as far as this process is concerned."""
-        if self._provided is not None:
-            self._provided.session_closed(session_id, messages)
-
-    def close(self) -> None:
-        """Let the provider finish what it is doing, for a few seconds at most."""
-        if self._provided is not None:
-            self._provided.close()

@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -45,14 +44,6 @@ def provided_memory(name: str, plugins: PluginSet, home: Path, workers: Workers)
     if not available:
         return f"memory.provider: {name} is not set up here; only the built-in notes are used"
     return ProvidedMemory(offer, home, workers)
-
-
-@dataclass(slots=True)
-class _Recall:
-    """The provider's text at the start of a turn."""
-
-    block: str = ""
-    context: str = ""
 
 
 class ProvidedMemory:
@@ -124,19 +115,19 @@ class ProvidedMemory:
         """Text for the system prompt and text about the message; nothing when the provider takes too long."""
         if self._off:
             return "", ""
-        found = _Recall()
+        found = {"block": "", "context": ""}
 
         def work() -> None:
             if not self._make_current(scope.session_id, scope.platform, scope.principal):
                 return
             ids = {"session_id": scope.session_id, "principal": scope.principal}
             self._call("on_turn_start", None, turn, message, platform=scope.platform, **ids)
-            found.block = _text(self._call("system_prompt_block", "", principal=scope.principal))
-            found.context = _text(self._call("prefetch", "", message, **ids))
+            found["block"] = _text(self._call("system_prompt_block", "", principal=scope.principal))
+            found["context"] = _text(self._call("prefetch", "", message, **ids))
 
         if not self._run_with_deadline(work, RECALL_SECONDS, scope.interrupt):
             self._warn("recall", f"it took more than {RECALL_SECONDS:g} s; the turn continues without it")
-        return found.block.strip(), _fenced(self.name, found.context.strip())
+        return found["block"].strip(), _fenced(self.name, found["context"].strip())
 
     def before_compress(self, messages: list[Message]) -> str:
         """The provider's text about messages that are about to be summarised."""

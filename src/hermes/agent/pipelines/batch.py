@@ -45,10 +45,6 @@ class _Slot(msgspec.Struct):
     message: Message | None = None
     finished: ToolEnded | None = None
 
-    @property
-    def unsafe(self) -> bool:
-        return self.call.unsafe
-
 
 class ToolBatch:
     """Runs the calls of one reply: independent ones in parallel, the others in order."""
@@ -136,7 +132,7 @@ class ToolBatch:
                 ready.append(slot)
             else:
                 self._close(slot, outcome)
-        self._claim([slot for slot in ready if slot.unsafe])
+        self._claim([slot for slot in ready if slot.call.unsafe])
         if not all(_is_quick(slot) for slot in ready):
             self._journal.commit_soon()
         for slot in ready:
@@ -199,7 +195,7 @@ class ToolBatch:
             outcome = slot.call.execute()
         except TurnSuspended:
             # A call that can run again asks again once the answer is there; no record says that it ran.
-            if not slot.unsafe:
+            if not slot.call.unsafe:
                 raise
             message = "This needs a question to the user, which cannot be asked in the middle of this call."
             outcome = slot.call.failed(message, "approval_denied")
@@ -218,7 +214,7 @@ class ToolBatch:
                 return
             self._journal.step(slot.key, "done", effect, slot.call.record(outcome))
             slot.outcome = outcome
-        if slot.unsafe:
+        if slot.call.unsafe:
             self._journal.commit_soon()
         self._finish(slot, outcome)
 

@@ -31,8 +31,10 @@ def run_memory(args: Args, context: ToolContext, runtime: Runtime) -> str:
         entries = notes.edit(edits)
     except NotesError as error:
         return _failed(str(error), notes)
-    for edit in edits:
-        memory.note_written(edit.action, target, edit.content.strip() or edit.old_text.strip(), context.scope)
+    if memory.provided is not None:
+        for edit in edits:
+            said = edit.content.strip() or edit.old_text.strip()
+            memory.provided.note_written(edit.action, target, said, context.scope)
     size = size_of(entries)
     return tool_result(
         success=True,
