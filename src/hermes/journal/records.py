@@ -296,28 +296,8 @@ EVENTS: dict[str, type[Struct]] = {
 }
 STEP_DONE = "step_done"
 
-Record = (
-    StartRecord
-    | ResumptionRecord
-    | EndRecord
-    | UndoingRecord
-    | SetupRecord
-    | ReplyRecord
-    | FailureRecord
-    | ClaimRecord
-    | CallRecord
-    | ResultChange
-    | SteeringRecord
-    | CheckRecord
-    | ContinuationRecord
-    | BudgetStop
-    | WindowRecord
-    | Compaction
-    | FinalRecord
-    | OtherRecord
-    | RedactedRecord
-    | UnreadableRecord
-)
+#: Any of them, or one of those without a type of their own.
+Record = Struct
 
 _decoders: dict[type[Struct], msgspec.json.Decoder[Any]] = {}
 _inspecting = threading.Lock()

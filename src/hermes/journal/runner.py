@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from hermes.base.config.files import open_lock, try_lock
 from hermes.base.errors import JournalError
 from hermes.journal.store.connection import JournalConnection
 
@@ -97,20 +98,17 @@ class FileRunner(Runner):
         """Whether the lock is free. A process that a killed runner was just starting holds it for a moment longer."""
         give_up = time.monotonic() + SECONDS_TO_RELEASE
         while True:
-            try:
-                # Shared, so that two who ask at the same time do not take each other for the owner.
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > give_up or not self._is_gone(runner_id):
-                    return False
-            else:
+            # Shared, so that two who ask at the same time do not take each other for the owner.
+            if try_lock(file, shared=True):
                 return True
+            if time.monotonic() > give_up or not self._is_gone(runner_id):
+                return False
             time.sleep(0.005)
 
     def _is_gone(self, runner_id: str) -> bool:
         """Whether the process that wrote the runner file has ended. Only the lock says that others may take over."""
         try:
-            note = msgspec.json.decode(self._path(runner_id).read_bytes(), type=dict[str, str | int])
+            note = self._note_of(runner_id)
             if note["host"] == os.uname().nodename:
                 os.kill(int(note["pid"]), 0)
         except ProcessLookupError:
@@ -122,7 +120,7 @@ class FileRunner(Runner):
     def describe(self, runner_id: str) -> str:
         """A living runner as text, for the error that a session is busy."""
         try:
-            note = msgspec.json.decode(self._path(runner_id).read_bytes(), type=dict[str, str | int])
+            note = self._note_of(runner_id)
             return f"process {note['pid']} on {note['host']} since {note['since']}"
         except (OSError, KeyError, msgspec.DecodeError):
             return "another process"
@@ -138,9 +136,8 @@ class FileRunner(Runner):
             self._file = -1
 
     def _locked_file(self) -> int:
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._path(self.id)
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = open_lock(path)
         note = {"pid": os.getpid(), "host": os.uname().nodename, "since": time.strftime("%Y-%m-%d %H:%M:%S")}
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -150,6 +147,9 @@ class FileRunner(Runner):
             path.unlink(missing_ok=True)
             raise
         return file
+
+    def _note_of(self, runner_id: str) -> dict[str, str | int]:
+        return msgspec.json.decode(self._path(runner_id).read_bytes(), type=dict[str, str | int])
 
     def _path(self, runner_id: str) -> Path:
         return self.folder / runner_id

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+
+from hermes.base.config.files import try_lock
 
 #: How many processes may write side by side.
 _MOST = 100
@@ -57,16 +60,12 @@ def _take(path: Path) -> bool:
         return True
     if path.is_symlink():
         raise OSError(f"{path} is a symbolic link; name the file itself")
-    import fcntl
-
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return False
-    except OSError:
-        pass  # a file system without locks; processes that share one there need files of different names
+    # On a file system without locks, processes that share one need files of different names.
+    with contextlib.suppress(OSError):
+        if not try_lock(descriptor):
+            os.close(descriptor)
+            return False
     _held[path] = _Hold(descriptor)
     return True
 

@@ -30,41 +30,29 @@ class ExporterHealth:
         self.plugin = plugin
         self.target = redact_text(target)
         self.last_error = ""
-        self._has_new_error = False
-        self._received = self._sent = self._failed = 0
+        self.events_in = self.events_out = self.events_failed = 0
+        #: What was counted when it was last taken, and the error since.
         self._taken = (0, 0)
+        self._new_error = ""
         with _lock:
             _exporters.append(self)
-
-    @property
-    def events_in(self) -> int:
-        return self._received
-
-    @property
-    def events_out(self) -> int:
-        return self._sent
-
-    @property
-    def events_failed(self) -> int:
-        return self._failed
 
     def received(self, count: int = 1) -> None:
         """Events came in."""
         with _lock:
-            self._received += count
+            self.events_in += count
 
     def sent(self, count: int = 1) -> None:
         """Events got out."""
         with _lock:
-            self._sent += count
+            self.events_out += count
 
     def failed(self, error: BaseException | str, count: int = 1) -> None:
         """Events were lost, or something else went wrong and none was. The error is kept as one line, redacted."""
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         with _lock:
-            self._failed += count
-            self.last_error = redact_text(" ".join(text.split()))[:_MAX_ERROR_CHARS]
-            self._has_new_error = True
+            self.events_failed += count
+            self.last_error = self._new_error = redact_text(" ".join(text.split()))[:_MAX_ERROR_CHARS]
 
     def close(self) -> None:
         """Nothing more will be counted here, and what was counted is not shown."""
@@ -73,10 +61,9 @@ class ExporterHealth:
                 _exporters.remove(self)
 
     def _take(self) -> PluginCalls:
-        received, failed = self._received - self._taken[0], self._failed - self._taken[1]
-        self._taken = (self._received, self._failed)
-        error = self.last_error if self._has_new_error else ""
-        self._has_new_error = False
+        received, failed = self.events_in - self._taken[0], self.events_failed - self._taken[1]
+        self._taken = (self.events_in, self.events_failed)
+        error, self._new_error = self._new_error, ""
         return PluginCalls(self.plugin, EXPORT_SITE + self.target, received, failed, 0.0, error)
 
 

@@ -115,10 +115,14 @@ def write_atomically(path: Path, text: str) -> None:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}; the file is unchanged") from None
 
 
-def replace_file(path: Path, data: bytes, *, mode: int | None = None, new_mode: int = 0o600) -> None:
-    """The same with bytes, and ``mode`` where it is given. Raises ``OSError``."""
-    # A link (to a folder of dot files, say) stays a link: the file it leads to is replaced.
-    target = Path(os.path.realpath(path))
+def replace_file(
+    path: Path, data: bytes, *, mode: int | None = None, new_mode: int = 0o600, follow: bool = True
+) -> None:
+    """The same with bytes, and ``mode`` where it is given. Raises ``OSError``.
+
+    A link (to a folder of dot files, say) stays a link, and the file it leads to is replaced, unless ``follow`` is off.
+    """
+    target = Path(os.path.realpath(path)) if follow else path
     fresh = target.with_name(f".{target.name[:100]}.{os.urandom(4).hex()}.tmp")
     try:
         if mode is None and target.exists():

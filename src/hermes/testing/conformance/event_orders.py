@@ -67,8 +67,15 @@ class EventOrderRunner:
         """One lifecycle."""
         for index, step in enumerate(steps):
             for subject in self._subjects.get(step.site, ()):
-                if not subject.given_up:
-                    self._deliver_safely(index, step, subject, session, order)
+                if subject.given_up:
+                    continue
+                try:
+                    self._deliver(index, step, subject, session, order)
+                except OutOfTime:
+                    raise
+                except Exception as error:
+                    # An object that a plugin returns may raise when it is inspected, here as in the runtime.
+                    self._guard.failed(subject, order, error, "when what it returned was looked at")
 
     def _run_parallel(self) -> None:
         def live(number: int) -> None:
@@ -91,17 +98,6 @@ class EventOrderRunner:
             sys.setswitchinterval(interval)
         if ended:
             raise OutOfTime
-
-    def _deliver_safely(
-        self, index: int, step: LifecycleStep, subject: PluginFunction, session: SampleSession, order: EventOrder
-    ) -> None:
-        """Deliver one event. An object that a plugin returns may raise when it is inspected, here as in the runtime."""
-        try:
-            self._deliver(index, step, subject, session, order)
-        except OutOfTime:
-            raise
-        except Exception as error:
-            self._guard.failed(subject, order, error, "when what it returned was looked at")
 
     def _deliver(
         self, index: int, step: LifecycleStep, subject: PluginFunction, session: SampleSession, order: EventOrder
@@ -283,8 +279,9 @@ class MiddlewareRun:
         self.count = 0
         self.downstream: Downstream = "untouched"
         self.raised: BaseException | None = None
-        self.passed_on = False
         self.returned: Any = None
+        #: What the call below raised.
+        self._failure: BaseException | None = None
         self.given: Payload = {}
         self.before: Payload = {}
 
@@ -324,8 +321,6 @@ class MiddlewareRun:
         self.downstream = "succeeded"
         return result
 
-    _failure: BaseException | None = None
-
     async def _await(self, value: Awaitable[Any]) -> Any:
         try:
             answer = await value
@@ -337,7 +332,6 @@ class MiddlewareRun:
 
     def _close(self, *, returned: Any = None, raised: BaseException | None = None) -> None:
         self.returned, self.raised = returned, raised
-        self.passed_on = raised is not None and raised is self._failure
         self._closed = True
         self._guard.finished_runs[self] = self.subject
 
@@ -359,8 +353,7 @@ class MiddlewareRun:
             self._note("partial-payload", f"passed a payload without {missing[0]!r} to next_call")
 
     def _note(self, rule: str, text: str) -> None:
-        subject = self.subject
-        self._guard.note(rule, subject, self._order, f"{subject.label} {text}")
+        self._guard.note(rule, self.subject, self._order, f"{self.subject.label} {text}")
 
     def judge(self) -> None:
         """Note what is wrong with how the middleware ended."""
@@ -378,7 +371,7 @@ class MiddlewareRun:
             self._note("result-shape", f"returned {problem}")
 
     def _judge_error(self, error: BaseException) -> None:
-        if self.passed_on or self.count > 1 or (self.downstream == "failed" and isinstance(error, Exception)):
+        if error is self._failure or self.count > 1 or (self.downstream == "failed" and isinstance(error, Exception)):
             return  # the failure from below, a refused second call, or a failure translated on purpose
         if isinstance(error, Interrupted):
             return

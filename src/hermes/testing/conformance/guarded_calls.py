@@ -213,17 +213,17 @@ class CallGuard:
     def watching_coroutines(self) -> Generator[None]:
         """While the block runs, coroutines that are thrown away are noted instead of warned about."""
 
-        def show(message: Warning | str, *_details: Any, **_more: Any) -> None:
-            self._unawaited.append(str(message).splitlines()[0])
-
         with warnings.catch_warnings():
             warnings.filterwarnings("always", message="coroutine .* was never awaited", category=RuntimeWarning)
             shown = warnings.showwarning
 
-            def sort(message: Warning | str, *details: Any, **more: Any) -> None:
-                (show if "was never awaited" in str(message) else shown)(message, *details, **more)
+            def show(message: Warning | str, *details: Any, **more: Any) -> None:
+                if "was never awaited" in str(message):
+                    self._unawaited.append(str(message).splitlines()[0])
+                else:
+                    shown(message, *details, **more)
 
-            warnings.showwarning = sort
+            warnings.showwarning = show
             yield
 
     def _check_growth(self, subject: PluginFunction, order: str, before: list[str], after: list[str]) -> None:

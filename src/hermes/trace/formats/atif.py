@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from hermes.base.config.files import replace_file
 from hermes.base.version import __version__
 from hermes.trace.formats.atif_parts import (
     approvals,
@@ -282,7 +281,6 @@ DEFAULT_TEMPLATE = "trajectory-{session_id}.json"
 
 _PLACEHOLDER = "{session_id}"
 _LONGEST_NAME = 120
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def write_trajectory(folder: Path, template: str, document: dict[str, Any]) -> Path:
@@ -293,16 +291,7 @@ def write_trajectory(folder: Path, template: str, document: dict[str, Any]) -> P
     name = file_name(template, str(document.get("session_id") or document.get("trajectory_id") or ""))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
-    unfinished = folder / f".{name}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
-    data = msgspec.json.encode(document)
-    try:
-        with os.fdopen(os.open(unfinished, _NEW_FILE, 0o600), "wb") as file:
-            file.write(data)
-        unfinished.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
-        raise
+    replace_file(path, msgspec.json.encode(document), mode=0o600, follow=False)
     return path
 
 

@@ -78,30 +78,10 @@ class Values(NamedTuple):
 
 def encode(values: Iterable[object]) -> Values:
     """The values of a statement as they are sent."""
-    data: list[bytes | None] = []
-    types: list[int] = []
-    formats: list[int] | None = None
-    for value in values:
-        kind = type(value)
-        if kind is str:
-            data.append(_encode_text(value))  # pyright: ignore[reportArgumentType]
-            types.append(_TEXT)
-        elif value is None:
-            data.append(None)
-            types.append(0)
-        elif kind is int:
-            data.append(b"%d" % value)
-            types.append(_INT4 if value in _FITS_INT4 else _INT8)
-        elif kind is float:
-            data.append(repr(value).encode())
-            types.append(_FLOAT8)
-        else:
-            one, number = _encode_other(value)
-            data.append(one)
-            types.append(number)
-    if _BYTES in types:
-        formats = [int(number == _BYTES) for number in types]
-    return Values(data, tuple(types), formats)
+    encoded = [_encode_value(value) for value in values]
+    types = tuple([number for _, number in encoded])
+    formats = [int(number == _BYTES) for number in types] if _BYTES in types else None
+    return Values([data for data, _ in encoded], types, formats)
 
 
 def _encode_text(value: str) -> bytes:
@@ -113,22 +93,18 @@ def _encode_text(value: str) -> bytes:
     return data.replace(b"\0", b"?") if b"\0" in data else data
 
 
-def _encode_other(value: object) -> tuple[bytes, int]:
-    if isinstance(value, bytes):
-        return value, _BYTES
-    if isinstance(value, bool):
-        return (b"1" if value else b"0"), _INT4  # as SQLite has it
+def _encode_value(value: object) -> tuple[bytes | None, int]:
     if isinstance(value, str):
         return _encode_text(value), _TEXT
-    if isinstance(value, int):
+    if value is None:
+        return None, 0
+    if isinstance(value, int):  # also True and False, as SQLite has them
         return b"%d" % value, _INT4 if value in _FITS_INT4 else _INT8
     if isinstance(value, float):
         return repr(value).encode(), _FLOAT8
+    if isinstance(value, bytes):
+        return value, _BYTES
     raise TypeError(f"a value of type {type(value).__name__} cannot be recorded")
-
-
-def _text(data: bytes) -> str:
-    return data.decode()
 
 
 def _number(data: bytes) -> int | float:
@@ -136,19 +112,11 @@ def _number(data: bytes) -> int | float:
     return float(data) if b"." in data or b"N" in data else int(data)
 
 
-def _bytes(data: bytes) -> bytes:
-    return bytes.fromhex(data[2:].decode())
-
-
-def _truth(data: bytes) -> int:
-    return int(data == b"t")
-
-
 _DECODERS: dict[int, Callable[[bytes], Any]] = {
     **dict.fromkeys((20, 21, 23, 26), int),
     **dict.fromkeys((700, 701), float),
-    _BYTES: _bytes,
-    _BOOL: _truth,
+    _BYTES: lambda data: bytes.fromhex(data[2:].decode()),
+    _BOOL: lambda data: int(data == b"t"),
     1700: _number,
 }
 
@@ -165,7 +133,7 @@ class Rows:
         #: The answer of the server, once it is there.
         self.result = result
         self._exchange = exchange
-        self._decoders: list[tuple[int, Callable[[bytes], Any]]] | None = None
+        self._decoders: list[Callable[[bytes], Any]] | None = None
         self._at = 0
 
     def _found(self) -> PGresult:
@@ -192,12 +160,7 @@ class Rows:
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows that are left."""
-        result = self._found()
-        first, self._at = self._at, result.ntuples
-        if first >= self._at:
-            return []
-        decoders, get = self._decoded(result), result.get_value
-        return [_row(get, row, decoders) for row in range(first, self._at)]
+        return list(self)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return self
@@ -206,20 +169,12 @@ class Rows:
         result = self._found()
         if self._at >= result.ntuples:
             raise StopIteration
-        row, self._at = self._at, self._at + 1
-        return _row(result.get_value, row, self._decoded(result))
-
-    def _decoded(self, result: PGresult) -> list[tuple[int, Callable[[bytes], Any]]]:
         if self._decoders is None:
-            get, ftype = _DECODERS.get, result.ftype
-            self._decoders = [(column, get(ftype(column), _text)) for column in range(result.nfields)]
-        return self._decoders
-
-
-def _row(
-    get: Callable[[int, int], bytes | None], row: int, decoders: list[tuple[int, Callable[[bytes], Any]]]
-) -> tuple[Any, ...]:
-    return tuple([None if (data := get(row, column)) is None else decode(data) for column, decode in decoders])
+            types = map(result.ftype, range(result.nfields))
+            self._decoders = [_DECODERS.get(kind, bytes.decode) for kind in types]
+        row, self._at, get = self._at, self._at + 1, result.get_value
+        columns = enumerate(self._decoders)
+        return tuple([None if (data := get(row, column)) is None else decode(data) for column, decode in columns])
 
 
 # -- connections ------------------------------------------------------------------------------------------------------

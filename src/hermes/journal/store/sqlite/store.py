@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from hermes.base.config.files import open_lock, try_lock
 from hermes.base.errors import JournalCorrupt, JournalError
 from hermes.journal.crash import crash_point
 from hermes.journal.runner import FileRunner
@@ -167,9 +168,7 @@ class SqliteStore(Store):
 
     def _open_writer(self) -> sqlite3.Connection:
         if self._lock_file < 0:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            self._lock_file = os.open(companion(self.path, ".lock"), flags, 0o600)
+            self._lock_file = open_lock(companion(self.path, ".lock"))
         self._lock()
         try:
             self._writer = database.open_writer(self.path)
@@ -180,25 +179,15 @@ class SqliteStore(Store):
     def _lock(self) -> None:
         """Take the sidecar lock. Faster and fairer between processes than SQLite's own busy handler, and no
         checkpoint can run beside a write."""
-        try:
-            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._wait_for_lock()
-
-    def _wait_for_lock(self) -> None:
-        deadline = time.monotonic() + database.LOCK_TIMEOUT_SECONDS
-        pause = 0.0005
-        while True:
+        deadline, pause = time.monotonic() + database.LOCK_TIMEOUT_SECONDS, 0.0005
+        while not try_lock(self._lock_file):
+            if time.monotonic() > deadline:
+                raise JournalError(
+                    f"{self.path} has been locked by another process for {database.LOCK_TIMEOUT_SECONDS:g} s; "
+                    f"see which hermes processes run and try again"
+                )
             time.sleep(pause)
             pause = min(pause * 2, 0.002)
-            try:
-                return fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise JournalError(
-                        f"{self.path} has been locked by another process for {database.LOCK_TIMEOUT_SECONDS:g} s; "
-                        f"see which hermes processes run and try again"
-                    ) from None
 
     # -- reading ------------------------------------------------------------------------------------------------
 
