@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hermes.testing import ScriptedProvider, ScriptedResponder, text, tool_call
 from hermes.tools.files.checkpoints import states
 from hermes.tools.files.checkpoints.recorder import Checkpoints, TurnInProgress
 from hermes.tools.files.checkpoints.restore import RestorePlan, file_diff, plan_restore, restore
+from hermes.tools.files.checkpoints.store import CheckpointStore
 from support import HostFactory, write_config
 from support.repl_terminal import ReplTerminal
 from support.surfaces import Prompt
@@ -351,3 +353,13 @@ def test_a_named_pipe_or_an_unreadable_file_holds_nothing_up(rig: _Rig) -> None:
     (rig.folder / "file").write_text("one")
     rig.command(lambda: (rig.folder / "file").write_text("two"))
     assert [rig.plan().name(file) for file in rig.plan().files] == ["file"]
+
+
+def test_what_a_turn_saves_after_the_end_of_its_host_leaves_no_file_open(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    store.close()
+    with store.writing() as connection:
+        connection.execute("SELECT COUNT(*) FROM checkpoints")
+    assert store.rows("SELECT COUNT(*) FROM checkpoints") == [(0,)]
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")

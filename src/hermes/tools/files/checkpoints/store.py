@@ -92,13 +92,18 @@ class CheckpointStore:
         self.path = folder / FILE_NAME
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        self._is_closed = False
 
     def exists(self) -> bool:
         """Whether there may be any checkpoint."""
         return self.path.exists()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file. A turn that has not ended yet opens it for each thing that it still saves."""
+        self._is_closed = True
+        self._close_connection()
+
+    def _close_connection(self) -> None:
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -118,10 +123,13 @@ class CheckpointStore:
                     raise
                 connection.execute("COMMIT")
             except sqlite3.Error as error:
-                self.close()
+                self._close_connection()
                 raise CheckpointError(f"{self.path}: {error}") from None
             except OSError as error:
                 raise CheckpointError(f"{self.path}: {error.strerror}") from None
+            finally:
+                if self._is_closed:
+                    self._close_connection()
 
     def rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query; none when there is no store yet."""
@@ -132,6 +140,9 @@ class CheckpointStore:
                 return self._opened().execute(query, values).fetchall()
             except (sqlite3.Error, OSError) as error:
                 raise CheckpointError(f"{self.path}: {error}") from None
+            finally:
+                if self._is_closed:
+                    self._close_connection()
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
