@@ -26,7 +26,6 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "null": (type(None),),
 }
-_PLAIN: dict[str, type] = {"string": str, "integer": int, "boolean": bool}
 _NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
 
 
@@ -108,7 +107,7 @@ def _coerce_object(value: Args, schema: dict[str, Any], depth: int) -> Args:
     changed: Args | None = None
     for name, item in value.items():
         wanted: Any = cast("dict[str, Any]", properties).get(name)
-        if not isinstance(wanted, dict) or plainly_fits(item, cast("dict[str, Any]", wanted)):
+        if not isinstance(wanted, dict):
             continue
         wanted = cast("dict[str, Any]", wanted)
         kept = _coerce(item, wanted, depth + 1)
@@ -228,25 +227,10 @@ def object_problem(value: dict[str, Any], schema: dict[str, Any], where: str, de
             if closed and name not in properties:
                 return f"{_at(where, name)} is unknown; arguments: {_signature(schema, properties)}"
             continue
-        if isinstance(wanted, dict) and plainly_fits(item, cast("dict[str, Any]", wanted)):
-            continue
         problem = problem_with(item, wanted, _at(where, name), depth + 1)
         if problem:
             return problem
     return None
-
-
-def plainly_fits(value: Any, schema: dict[str, Any]) -> bool:
-    """Fast path: True for nearly every valid argument; False means unknown."""
-    kind = schema.get("type")
-    allowed = schema.get("enum")
-    return (
-        kind.__class__ is str
-        and _PLAIN.get(cast("str", kind)) is value.__class__
-        and (allowed is None or (isinstance(allowed, list) and value in allowed))
-        and "anyOf" not in schema
-        and "oneOf" not in schema
-    )
 
 
 def problem_with(value: Any, schema: Any, where: str, depth: int) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -17,15 +16,7 @@ def builtin_tools(limits: ToolLimits | None = None, *, can_leave_sandbox: bool =
     """The tools every host has. ``limits`` appear in the descriptions for the model."""
     arguments = _terminal_args(limits or ToolLimits(), can_leave_sandbox)
     tools = [
-        Tool(
-            "terminal",
-            "terminal",
-            _TERMINAL,
-            arguments,
-            _terminal,
-            untrusted=fetches,
-            emoji="💻",
-        ),
+        Tool("terminal", "terminal", _TERMINAL, arguments, _terminal, untrusted=fetches, emoji="💻"),
         Tool("process", "terminal", _PROCESS, _PROCESS_ARGS, _process, untrusted=shows_fetched, emoji="⚙️"),
         Tool(
             "read_file",
@@ -67,12 +58,7 @@ def builtin_tools(limits: ToolLimits | None = None, *, can_leave_sandbox: bool =
 
 def _imported(module: str, name: str) -> Callable[[Args, ToolContext], Any]:
     """A function whose code is imported at its first call: unused tools cost no start-up time."""
-
-    @cache
-    def loaded() -> Callable[[Args, ToolContext], Any]:
-        return getattr(import_module(f"hermes.tools.{module}"), name)
-
-    return lambda args, context: loaded()(args, context)
+    return lambda args, context: getattr(import_module(f"hermes.tools.{module}"), name)(args, context)
 
 
 _terminal = _imported("terminal.terminal", "run_terminal")

@@ -7,9 +7,9 @@ from __future__ import annotations
 import os
 import re
 import threading
-import time
 from functools import cache
 from pathlib import Path
+from time import time_ns
 
 from hermes.base.sanitize import has_mark
 
@@ -149,7 +149,8 @@ class _KnownFiles:
 
     def _look_again(self) -> None:
         with self._lock:
-            seen = {directory: _settled(_modified(directory)) for directory in self._directories}
+            stamps = {directory: _modified(directory) for directory in self._directories}
+            seen = {directory: stamp if is_settled(stamp) else -1 for directory, stamp in stamps.items()}
             found = (_status(name) for name in (*self._names, *_backups(self._backups_in)))
             self._ids = frozenset((status.st_dev, status.st_ino) for status in found if status)
             self._directories = seen  # last: until the inodes are set, other threads must check too
@@ -210,10 +211,9 @@ def _modified(directory: str) -> int:
     return status.st_mtime_ns if status else 0
 
 
-def _settled(modified: int) -> int:
-    """The time stamp, or -1 when it is too recent to distinguish the next change."""
-    grain = _CLOCK_GRAIN_NS if modified % _SECOND_NS else _COARSE_GRAIN_NS
-    return modified if time.time_ns() - modified > grain else -1
+def is_settled(changed: int) -> bool:
+    """Whether the next change will have another time stamp than this one."""
+    return time_ns() - changed > (_CLOCK_GRAIN_NS if changed % _SECOND_NS else _COARSE_GRAIN_NS)
 
 
 def _system_directory(path: str) -> str | None:

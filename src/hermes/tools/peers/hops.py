@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Container, Generator
+from collections.abc import Generator, Mapping
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from hermes.tools.peers.failures import PeerError
+
+if TYPE_CHECKING:
+    from google.protobuf.struct_pb2 import Struct
 
 #: The name of the count in the metadata of a message.
 HOPS = "hermes.hops"
@@ -19,17 +22,11 @@ _MOST = 1_000_000
 _hops: ContextVar[int] = ContextVar("hermes_hops", default=0)
 
 
-class MessageMetadata(Container[str], Protocol):
-    """The metadata of a message: a mapping, or the SDK's structure, which behaves like one."""
-
-    def __getitem__(self, name: str, /) -> Any: ...
-
-
-def hops_of(metadata: MessageMetadata | None) -> int:
+def hops_of(metadata: Mapping[str, Any] | Struct | None) -> int:
     """The number of agents that the message with this metadata has passed. A malformed count is zero."""
     if metadata is None or HOPS not in metadata:
         return 0
-    value = metadata[HOPS]
+    value: object = metadata[HOPS]
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         return 0
     return int(min(max(value, 0), _MOST))

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,10 +18,9 @@ from hermes.tools.terminal.environment import child_environment
 
 if TYPE_CHECKING:
     from hermes.tools.sandbox.backend import SandboxBackend, SandboxProbe
-    from hermes.tools.sandbox.private_folder import PrivateFolder
     from hermes.tools.sandbox.profile import SandboxMode
     from hermes.tools.sandbox.proxy import ProxyNetwork
-    from hermes.tools.sandbox.sandbox import Sandbox
+    from hermes.tools.sandbox.sandbox import PrivateFolder, Sandbox
     from hermes.tools.sandbox.undone import UndoneChange
 
 # The parts of the sandbox are imported where they are used: most runs at a prompt need none of them.
@@ -31,6 +30,16 @@ T = TypeVar("T")
 _PR_SET_DUMPABLE = 4
 #: What runs in a sandbox: a command, a script of the model, or a program of the owner, also in the work of a caller.
 _Use = Literal["command", "script", "hook"]
+
+
+class _Wanted(NamedTuple):
+    """What a sandbox is for. There is one for each."""
+
+    mode: SandboxMode
+    principal: str
+    workspace: str
+    shown: tuple[str, ...] = ()
+    use: _Use = "command"
 
 
 class SandboxUnavailable(ValueError):
@@ -100,7 +109,7 @@ class Confinements:
         self._is_known = False
         self._lock = threading.RLock()
         self._probed: SandboxProbe | None = None
-        self._sandboxes: dict[tuple[SandboxMode, str, str, tuple[str, ...], _Use], Sandbox] = {}
+        self._sandboxes: dict[_Wanted, Sandbox] = {}
         self._folders: dict[str, PrivateFolder] = {}
         self._proxy: ProxyNetwork | None = None
 
@@ -152,7 +161,8 @@ class Confinements:
         assert backend is not None
         # The interpreter and our part of the script may lie below /tmp, of which the sandbox has its own.
         shown = (sys.prefix, str(Path(__file__).parents[1] / "code"))
-        return Confinement(built.variables, sandbox=self._kept(backend, "read-only", scope, workspace, shown, "script"))
+        wanted = _Wanted("read-only", scope.principal, str(workspace), shown, "script")
+        return Confinement(built.variables, sandbox=self._kept(backend, wanted))
 
     def confines_scripts(self) -> bool:
         """Whether scripts of the model run in a sandbox."""
@@ -175,7 +185,7 @@ class Confinements:
                     f"its entry asks for a sandbox, and this machine has none: {self.probe().summary}"
                 )
             with self._lock:
-                sandbox = self._make(backend, "workspace", Scope(), str(workspace))
+                sandbox = self._make(backend, _Wanted("workspace", "", str(workspace)))
         return Confinement({**built.variables, **added}, built.withheld, sandbox)
 
     def _hide_memory(self) -> None:
@@ -221,58 +231,42 @@ class Confinements:
                 f"terminal.sandbox is {mode}, and this machine has no sandbox: {self.probe().summary}. "
                 f"Without one: hermes config set terminal.sandbox off"
             )
-        return self._kept(backend, mode, scope, workspace, shown, use)
+        return self._kept(backend, _Wanted(mode, scope.principal, str(workspace), shown, use))
 
-    def _kept(
-        self,
-        backend: SandboxBackend,
-        mode: SandboxMode,
-        scope: Scope,
-        workspace: Path,
-        shown: tuple[str, ...],
-        use: _Use,
-    ) -> Sandbox:
+    def _kept(self, backend: SandboxBackend, wanted: _Wanted) -> Sandbox:
         """The sandbox for this use, made once."""
-        key = (mode, scope.principal, str(workspace), shown, use)
         with self._lock:
-            if key not in self._sandboxes:
-                self._sandboxes[key] = self._make(backend, mode, scope, str(workspace), shown, use)
-            return self._sandboxes[key]
+            if wanted not in self._sandboxes:
+                self._sandboxes[wanted] = self._make(backend, wanted)
+            return self._sandboxes[wanted]
 
-    def _make(
-        self,
-        backend: SandboxBackend,
-        mode: SandboxMode,
-        scope: Scope,
-        workspace: str,
-        shown: tuple[str, ...] = (),
-        use: _Use = "command",
-    ) -> Sandbox:
+    def _make(self, backend: SandboxBackend, wanted: _Wanted) -> Sandbox:
         from hermes.tools.sandbox.profile import is_inside, make_profile, programs_in
         from hermes.tools.sandbox.sandbox import Sandbox
 
-        settings = self._settings
+        settings, principal, use = self._settings, wanted.principal, wanted.use
         agent = os.environ.get("SSH_AUTH_SOCK", "") if "SSH_AUTH_SOCK" in settings.env_passthrough else ""
         proxy = None if use == "script" else self._proxy_for(backend)
-        has_network = settings.network == "on" or (settings.network == "auto" and not scope.principal)
+        has_network = settings.network == "on" or (settings.network == "auto" and not principal)
         home = os.path.expanduser("~")
         secrets = [str(self._hermes_home)] if self._hermes_home else []
-        seen = [*shown, *([agent] if agent and not scope.principal else [])]
-        if scope.principal and use != "hook" and not is_inside(os.path.realpath(home), os.path.realpath(workspace)):
+        seen = [*wanted.shown, *([agent] if agent and not principal else [])]
+        is_above_home = is_inside(os.path.realpath(home), os.path.realpath(wanted.workspace))
+        if principal and use != "hook" and not is_above_home:
             # The files of the owner are no business of a caller; the programs among them are.
             secrets.append(home)
             programs = programs_in(os.path.realpath(home), os.environ.get("PATH", ""))
             seen += [path for path in programs if not any(is_inside(os.path.realpath(one), path) for one in secrets)]
         profile = make_profile(
-            mode,
-            workspace,
+            wanted.mode,
+            wanted.workspace,
             home=home,
             secrets=secrets,
             writable=[os.path.expanduser(path) for path in settings.sandbox_write],
             shown=seen,
             network=has_network and use != "script",
         )
-        folder = self._private_folder(scope.principal)
+        folder = self._private_folder(principal)
         return Sandbox(backend, profile, folder, passed=settings.env_passthrough, proxy=proxy)
 
     def _proxy_for(self, backend: SandboxBackend) -> ProxyNetwork | None:
@@ -292,7 +286,7 @@ class Confinements:
     def _private_folder(self, principal: str) -> str:
         import weakref
 
-        from hermes.tools.sandbox.private_folder import PrivateFolder, remove_abandoned
+        from hermes.tools.sandbox.sandbox import PrivateFolder, remove_abandoned
 
         if not self._folders:
             remove_abandoned()

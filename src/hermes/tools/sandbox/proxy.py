@@ -50,24 +50,17 @@ os.execvp(sys.argv[2], sys.argv[2:])
 """
 
 
-class AllowedHosts:
-    """Hosts by name or pattern: ``example.org``, ``*.example.org``, ``example.org:8443``."""
-
-    def __init__(self, patterns: Sequence[str]) -> None:
-        self._rules = [_rule(pattern) for pattern in patterns]
-
-    def __contains__(self, server: tuple[str, int]) -> bool:
-        host, port = server[0].lower().rstrip("."), server[1]
-        return any(
-            (host.endswith(name[1:]) if name.startswith("*.") else host == name)
-            and (port in _USUAL_PORTS if wanted is None else port == wanted)
-            for name, wanted in self._rules
-        )
-
-
-def _rule(pattern: str) -> tuple[str, int | None]:
-    name, colon, port = pattern.strip().lower().rpartition(":")
-    return (name, int(port)) if colon and port.isdigit() else (pattern.strip().lower(), None)
+def is_allowed(host: str, port: int, patterns: Sequence[str]) -> bool:
+    """Whether a pattern fits a host: ``example.org``, ``*.example.org`` or ``example.org:8443``."""
+    host = host.lower().rstrip(".")
+    for pattern in patterns:
+        name, _, wanted = pattern.strip().lower().rpartition(":")
+        if not name or not wanted.isdigit():
+            name, wanted = pattern.strip().lower(), ""
+        is_host = host.endswith(name[1:]) if name.startswith("*.") else host == name
+        if is_host and (port == int(wanted) if wanted else port in _USUAL_PORTS):
+            return True
+    return False
 
 
 class ProxyNetwork:
@@ -75,7 +68,6 @@ class ProxyNetwork:
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self._hosts = tuple(hosts)
-        self.allowed = AllowedHosts(hosts)
         self._lock = threading.Lock()
         self._listeners: dict[str, socket.socket] = {}
 
@@ -190,7 +182,7 @@ class ProxyNetwork:
             _relay(client, server)
 
     def _refusal(self, host: str, port: int) -> tuple[str, str] | None:
-        if (host, port) in self.allowed:
+        if is_allowed(host, port, self._hosts):
             return None
         log.info("a command in the sandbox was refused a connection to %s:%d", host, port)
         return "403 Forbidden", f"{host}:{port} is not in terminal.network"

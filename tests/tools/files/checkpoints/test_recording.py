@@ -15,6 +15,7 @@ from hermes.contract.events import CheckpointMissing, TurnEvent
 from hermes.surfaces.cli.doctor.installation import Installation
 from hermes.surfaces.cli.doctor.journal import check_checkpoints
 from hermes.testing import ScriptedProvider, text, tool_call
+from hermes.tools.files import guard
 from hermes.tools.files.checkpoints import trees
 from hermes.tools.files.checkpoints.port import CheckpointPort
 from hermes.tools.files.checkpoints.recorder import Checkpoints, TurnInProgress
@@ -25,8 +26,8 @@ from support import HostFactory
 @pytest.fixture(autouse=True)
 def trusting_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time stamps count at once: tests write files just before they are read."""
-    monkeypatch.setattr(trees, "_CLOCK_GRAIN_NS", -1)
-    monkeypatch.setattr(trees, "_COARSE_GRAIN_NS", -1)
+    monkeypatch.setattr(guard, "_CLOCK_GRAIN_NS", -1)
+    monkeypatch.setattr(guard, "_COARSE_GRAIN_NS", -1)
 
 
 def _turn(folder: Path, turn: int = 0, principal: str = "") -> TurnInProgress:
@@ -124,7 +125,7 @@ def test_an_unchanged_tree_is_not_read_again(home: Path, workdir: Path, monkeypa
 def test_a_change_within_the_same_time_stamp_is_noticed(
     home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trees, "_CLOCK_GRAIN_NS", 1 << 62)  # as if everything had been written just now
+    monkeypatch.setattr(guard, "_CLOCK_GRAIN_NS", 1 << 62)  # as if everything had been written just now
     file = workdir / "file"
     file.write_text("one")
     checkpoints = Checkpoints(home, CheckpointsConfig())
@@ -175,18 +176,18 @@ def test_callers_have_stores_of_their_own(home: Path, workdir: Path) -> None:
     checkpoints = Checkpoints(home, CheckpointsConfig())
     checkpoints.before_files(_turn(workdir, principal="alice"), [file])
     assert (home / "principals" / "alice" / "checkpoints.db").is_file()
-    assert checkpoints.before_turn("s1", 0, "alice") is not None
-    assert checkpoints.before_turn("s1", 0) is None
-    assert checkpoints.before_turn("s1", 0, "bob") is None
+    assert checkpoints.store_of("alice").before_turn("s1", 0) is not None
+    assert checkpoints.store_of().before_turn("s1", 0) is None
+    assert checkpoints.store_of("bob").before_turn("s1", 0) is None
 
 
 def test_the_checkpoint_before_a_turn(home: Path, workdir: Path) -> None:
     checkpoints = Checkpoints(home, CheckpointsConfig())
     for turn in (1, 3):
         checkpoints.before_files(_turn(workdir, turn), [workdir / "file"])
-    found = [checkpoints.before_turn("s1", turn) for turn in range(5)]
+    found = [checkpoints.store_of().before_turn("s1", turn) for turn in range(5)]
     assert [one and one.turn for one in found] == [1, 1, 3, 3, None]
-    assert checkpoints.before_turn("other", 0) is None
+    assert checkpoints.store_of().before_turn("other", 0) is None
 
 
 def _full(_home: Path) -> Callable[..., object]:

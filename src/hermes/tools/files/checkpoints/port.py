@@ -47,7 +47,7 @@ class CheckpointPort:
 
         None when neither that turn nor a later one changed files.
         """
-        return self.recorder.before_turn(session_id, turn, principal)
+        return self.recorder.store_of(principal).before_turn(session_id, turn)
 
     def turn_ended(self, turn_id: str) -> None:
         """Record how a turn left its files; nothing happens for one that changed none."""

@@ -61,9 +61,8 @@ class _OpenTurn:
     #: The files of tools, and how the last call left each. Stored at the end of the turn: a sync for each call would
     #: cost more than it is worth.
     files: dict[str, FileState | None] = field(default_factory=dict[str, "FileState | None"])
-    #: The folder of the snapshot for commands, or why there is none.
+    #: The folder of the snapshot for commands, once there is one.
     tree_folder: str | None = None
-    has_tried_tree: bool = False
 
 
 class Checkpoints:
@@ -94,10 +93,6 @@ class Checkpoints:
                 for path in (store.path, store.path.with_name(f"{store.path.name}-journal")):
                     self._protect(path)
             return store
-
-    def before_turn(self, session_id: str, turn: int, principal: str = "") -> Checkpoint | None:
-        """The checkpoint that restores the files as they were before a turn (counted from 0) of a session."""
-        return self.store_of(principal).before_turn(session_id, turn)
 
     def take_notices(self) -> list[str]:
         """What the user should know, once: why there is no checkpoint."""
@@ -146,7 +141,7 @@ class Checkpoints:
     def before_command(self, turn: TurnInProgress) -> None:
         """Save the tree that a command may change, once per turn."""
         known = self._open.get(turn.turn_id)
-        if known is not None and known.has_tried_tree:
+        if known is not None and known.tree_folder is not None:
             return
         folder = os.path.realpath(turn.folder if turn.principal else project_root(turn.folder))
         if folder in self._too_large:
@@ -172,13 +167,13 @@ class Checkpoints:
                 set_tree(connection, checkpoint_id, folder, tree)
             if has_changed:
                 set_cache(connection, folder, cache)
-        opened = self._opened(turn, checkpoint_id, store)
-        opened.has_tried_tree, opened.tree_folder = True, folder
+        self._opened(turn, checkpoint_id, store).tree_folder = folder
 
     def _read(
         self, folder: str, cache: dict[str, CachedFile], keep: Callable[[bytes, bytes], None]
     ) -> tuple[Tree, bool]:
-        return read_tree(folder, cache, keep, _limits(self._config), excluded_folders(self._home))
+        limits = TreeLimits(self._config.max_files, self._config.max_file_mb << 20, _NEW_BYTES)
+        return read_tree(folder, cache, keep, limits, excluded_folders(self._home))
 
     def turn_ended(self, turn_id: str) -> None:
         """Record how the turn left the tree. Costs nothing for a turn without a checkpoint."""
@@ -276,10 +271,6 @@ def _made(folder: str, path: str, known: set[str]) -> str:
 def excluded_folders(home: Path) -> frozenset[str]:
     """The folders that no snapshot holds: the home, with its keys and this store."""
     return frozenset({os.path.realpath(home)})
-
-
-def _limits(config: CheckpointsConfig) -> TreeLimits:
-    return TreeLimits(config.max_files, config.max_file_mb << 20, _NEW_BYTES)
 
 
 def _new(turn: TurnInProgress) -> Checkpoint:

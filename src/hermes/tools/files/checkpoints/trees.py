@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Iterator
 
 import msgspec
 
 from hermes.tools.files.checkpoints.states import FileState, KeepContent, large_state, read_state
+from hermes.tools.files.guard import is_settled
 from hermes.tools.search.globs import IgnoreFile, is_ignored, read_gitignore
 
 #: Left out wherever they are: what other programs keep for themselves and can make again.
@@ -21,11 +21,6 @@ SKIPPED = frozenset(
         ".ruff_cache .cache .gradle .terraform"
     ).split()
 )
-
-#: A file that changed this shortly before it was read may have changed again within the same time stamp.
-_CLOCK_GRAIN_NS = 50_000_000
-#: The same on file systems with whole seconds.
-_COARSE_GRAIN_NS = 2_500_000_000
 
 
 class TreeTooLarge(Exception):
@@ -104,9 +99,7 @@ def read_tree(
 
 
 def _remember(cache: dict[str, CachedFile], path: str, status: os.stat_result, state: FileState) -> None:
-    changed = max(status.st_mtime_ns, status.st_ctime_ns)
-    is_coarse = status.st_mtime_ns % 1_000_000_000 == 0 and status.st_ctime_ns % 1_000_000_000 == 0
-    if state.kind == "other" or time.time_ns() - changed < (_COARSE_GRAIN_NS if is_coarse else _CLOCK_GRAIN_NS):
+    if state.kind == "other" or not is_settled(max(status.st_mtime_ns, status.st_ctime_ns)):
         cache.pop(path, None)
         return
     cache[path] = CachedFile(status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, state)
