@@ -7,23 +7,14 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
-from hermes.tools.skills.manifest import FILE_NAME, SkillManifest, SkillSource, read_manifest
+from hermes.tools.skills.manifest import FILE_NAME, SkillManifest, read_manifest
+from hermes.tools.skills.skills import SkillFolder
 
 #: More folders than these in one place are not looked at.
 MAX_SKILLS = 2_000
-
-
-class SkillFolder(NamedTuple):
-    """A place that holds skills."""
-
-    path: Path
-    source: SkillSource
-    #: The folder that links in it must not leave; None lets them lead anywhere.
-    inside: Path | None = None
 
 
 class _Entry(msgspec.Struct, array_like=True):
@@ -45,11 +36,8 @@ class SkillIndex:
 
     def find(self, folders: Sequence[SkillFolder]) -> list[SkillManifest]:
         """The skills in these folders, in their order, those of a folder by name. Broken ones are among them."""
-        present = [folder for folder in folders if folder.path.is_dir()]
-        if not present:
-            return []
         known, seen, is_changed = self._load(), dict[str, _Entry](), False
-        for folder in present:
+        for folder in folders:
             for path, category, status in _skill_files(folder.path):
                 key = f"{folder.source}:{folder.inside or ''}:{path}"
                 entry = known.get(key)

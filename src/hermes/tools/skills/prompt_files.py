@@ -91,7 +91,7 @@ class PromptFiles:
         """Every file, broken and shadowed ones too. A caller has only those of its own workspace."""
         found: list[PromptFile] = []
         for folder, source, root in self._folders(kind, cwd, principal):
-            found += (self._file(path, name, kind, source, root) for path, name in _markdown_files(folder))
+            found += (self._file(path, name, kind, source, root) for path, name in islice(_listed(folder), MAX_FILES))
         return found
 
     def is_trusted(self, file: PromptFile, principal: str = "") -> bool:
@@ -171,12 +171,8 @@ def split_commands(body: str) -> list[str]:
     return _INLINE_COMMAND.split(body)
 
 
-def _markdown_files(folder: str) -> Iterator[tuple[str, str]]:
+def _listed(folder: str, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Path and name of each file; one in a folder below has the name ``folder:file``."""
-    yield from islice(_listed(folder, ""), MAX_FILES)
-
-
-def _listed(folder: str, prefix: str) -> Iterator[tuple[str, str]]:
     try:
         with os.scandir(folder) as found:
             entries = sorted(found, key=lambda entry: entry.name)
