@@ -227,18 +227,14 @@ class LogFile:
         return self._fd
 
     def _rotate(self, fd: int) -> None:
-        import fcntl
+        from hermes.base.config.files import file_lock
 
         # No waiting here: a process that finds the lock taken continues to write, and another one rotates.
-        with contextlib.suppress(OSError):
-            lock = os.open(self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                named = _named(self.path)
-                if named is not None and _identity(named) == _identity(os.fstat(fd)):
-                    self._shift()
-            finally:
-                os.close(lock)
+        lock = self.path.with_name(f".{self.path.name}.lock")
+        with contextlib.suppress(OSError), file_lock(lock, OSError, seconds=0):
+            named = _named(self.path)
+            if named is not None and _identity(named) == _identity(os.fstat(fd)):
+                self._shift()
 
     def _shift(self) -> None:
         for number in range(self._backups, 1, -1):

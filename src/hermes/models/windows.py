@@ -5,20 +5,18 @@ Nothing is asked before a conversation is long enough for the answer to matter.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from hermes.base.config.files import write_atomically
 from hermes.base.errors import ConfigError
 from hermes.base.http.exchange import Timeouts
 from hermes.models.endpoint import Endpoint
+from hermes.models.timed_cache import TimedCache
 
 if TYPE_CHECKING:
     from hermes.base.http.client import HttpClient
@@ -26,26 +24,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hermes.model")
 
-#: Seconds for which an answer is believed: a server may be started anew with another length.
-LIFETIME = 600.0
 _TIMEOUTS = Timeouts(2.0, 4.0, 4.0, 6.0)
 _LONGEST_ANSWER = 8 * 1024 * 1024
 #: Where servers have it: vLLM and SGLang, OpenRouter and Together, Groq, LM Studio.
 _NAMES = ("max_model_len", "context_length", "context_window", "loaded_context_length", "max_context_length")
 
 
-class StoredWindow(msgspec.Struct):
-    """What a server told, and when; 0 when it told nothing."""
-
-    at: float
-    tokens: int
-
-
 class ServerWindows:
     """Asks servers for the windows of their models, and remembers the answers in the home."""
 
     def __init__(self, home: Path, http: HttpClient) -> None:
-        self._path = home / "cache" / "windows.json"
+        #: What servers told; 0 where one told nothing.
+        self._stored = TimedCache(home, "windows.json", int)
         self._http = http
         self._known: dict[str, int | None] = {}
 
@@ -58,14 +48,11 @@ class ServerWindows:
         key = _key(endpoint)
         if key in self._known:
             return self._known[key]
-        stored = self._stored()
-        if key in stored:
-            found = stored[key].tokens or None
-        else:
-            found = self._ask(endpoint, interrupt)
-            stored[key] = StoredWindow(time.time(), found or 0)
-            self._keep(stored)
-        self._known[key] = found
+        stored = self._stored.get(key)
+        if stored is None:
+            stored = self._ask(endpoint, interrupt) or 0
+            self._stored.keep(key, stored)
+        found = self._known[key] = stored or None
         if found is not None:
             log.info("the server says that %s takes %d tokens", endpoint.model, found)
         return found
@@ -104,19 +91,6 @@ class ServerWindows:
         except (HttpError, ConfigError, ValueError) as error:
             log.debug("the server of %s does not tell its window: %s", endpoint.model, error)
             return None
-
-    def _stored(self) -> dict[str, StoredWindow]:
-        now = time.time()
-        try:
-            stored = msgspec.json.decode(self._path.read_bytes(), type=dict[str, StoredWindow])
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            return {}
-        return {key: one for key, one in stored.items() if 0 <= now - one.at < LIFETIME}
-
-    def _keep(self, stored: dict[str, StoredWindow]) -> None:
-        with contextlib.suppress(OSError, ConfigError):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomically(self._path, msgspec.json.encode(stored).decode())
 
 
 def window_in_list(document: Any, model: str) -> int | None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hermes.base.config import config_path, edit_config, edit_list, load_config, unset_config
-from hermes.base.config.edit import replace_config, split_key
+from hermes.base.config import config_path, load_config
+from hermes.base.config.edit import edit_config, edit_list, replace_config, split_key, unset_config
 from hermes.base.errors import ConfigError
 
 WRITTEN = """\
@@ -192,7 +192,7 @@ def test_lists_are_added_to_and_taken_from(home: Path, path: Path) -> None:
 
 def test_two_processes_that_edit_at_once_both_get_their_way(home: Path, path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from hermes.base.config import edit_list;"
+        "import sys; from pathlib import Path; from hermes.base.config.edit import edit_list;"
         "[edit_list(Path(sys.argv[1]), 'plugins.enabled', add=[f'{sys.argv[2]}{i}']) for i in range(8)]"
     )
     processes = [subprocess.Popen([sys.executable, "-c", code, str(home), name]) for name in "xyz"]

@@ -8,7 +8,7 @@ import msgspec
 
 from hermes.models.endpoint import Endpoint, Quirks
 from hermes.models.reply import Reply, normalise
-from hermes.models.wires.chat.wire import ChatCompletions, ChatParser
+from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.provider_state import with_reasoning
 from hermes.models.wires.responses.wire import Responses
 from hermes.models.wires.wire import ModelRequest
@@ -28,7 +28,7 @@ def chunk(**delta: Any) -> bytes:
 
 
 def read(there: Endpoint, *pieces: bytes) -> Reply:
-    parser = ChatParser(there, streaming=True)
+    parser = ChatCompletions().parser(there, streaming=True)
     for piece in (*pieces, b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'):
         parser.feed(piece)
     return normalise(parser.finish())
@@ -146,7 +146,7 @@ def test_marks_on_calls_go_back_on_the_calls() -> None:
     assert back[0]["extra_content"] == mark
     assert "extra_content" not in back[1]
     document = {"choices": [{"message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}
-    parser = ChatParser(there, streaming=False)
+    parser = ChatCompletions().parser(there, streaming=False)
     parser.feed(msgspec.json.encode(document))
     assert given_back(there, normalise(parser.finish()))["tool_calls"][0]["extra_content"] == mark
 
@@ -157,7 +157,7 @@ def test_a_mark_on_the_text_goes_back_on_the_message() -> None:
     reply = read(there, chunk(content="Hel"), chunk(content="lo", extra_content=mark))
     assert given_back(there, reply)["extra_content"] == mark
     document = {"choices": [{"message": {"content": "Hello", "extra_content": mark}, "finish_reason": "stop"}]}
-    parser = ChatParser(there, streaming=False)
+    parser = ChatCompletions().parser(there, streaming=False)
     parser.feed(msgspec.json.encode(document))
     assert given_back(there, normalise(parser.finish()))["extra_content"] == mark
 

@@ -16,7 +16,7 @@ from hermes.contract.response import Record, chat_response
 from hermes.models.costs.usage import Usage
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import IncompleteReply, Reply, ToolRequest, normalise
-from hermes.models.wires.chat.wire import ChatParser
+from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from hermes.testing.scripted.replies import completion, events, reasoning, text, tool_calls
 
@@ -24,7 +24,7 @@ ENDPOINT = Endpoint("http://h/v1", "m", "demo", "sk-secret-key")
 
 
 def parse(*pieces: bytes, streaming: bool = True) -> tuple[list[Delta], Record]:
-    parser = ChatParser(ENDPOINT, streaming=streaming)
+    parser = ChatCompletions().parser(ENDPOINT, streaming=streaming)
     deltas = [delta for piece in pieces for delta in parser.feed(piece)]
     return deltas, chat_response(parser.finish())
 
@@ -158,7 +158,7 @@ def test_the_legacy_function_call_is_a_call() -> None:
     reply = reply_of(*(chunk(function_call=piece) for piece in pieces), END)
     assert [(call.name, call.arguments) for call in reply.tool_calls] == [("old", '{"a": 1}')]
     document = {"choices": [{"message": {"function_call": {"name": "old", "arguments": "{}"}}}]}
-    parser = ChatParser(ENDPOINT, streaming=False)
+    parser = ChatCompletions().parser(ENDPOINT, streaming=False)
     parser.feed(msgspec.json.encode(document))
     assert [(call.name, call.arguments) for call in normalise(parser.finish()).tool_calls] == [("old", "{}")]
 
@@ -186,7 +186,7 @@ def test_comments_that_come_as_data_are_left_out() -> None:
 @pytest.mark.parametrize("streaming", [True, False])
 def test_thoughts_without_an_opening_tag_are_no_part_of_the_recorded_answer(streaming: bool) -> None:
     said = "First I think\nabout it.\n</think>\n\nIt is 4."
-    parser = ChatParser(ENDPOINT, streaming=streaming)
+    parser = ChatCompletions().parser(ENDPOINT, streaming=streaming)
     if streaming:
         for piece in (chunk(content=said[:20]), chunk(content=said[20:]), END):
             parser.feed(piece)
@@ -287,7 +287,7 @@ def test_the_body_says_what_it_is_whatever_was_asked_for() -> None:
 def test_blanks_before_the_answer_are_not_kept() -> None:
     """Some servers send them to keep the connection open while the model thinks."""
     for answer, content in ((completion(text("hi"), 1, "m"), "hi"), (RECORDED, "Let me look: ✓")):
-        parser = ChatParser(ENDPOINT, streaming=True)
+        parser = ChatCompletions().parser(ENDPOINT, streaming=True)
         tracemalloc.start()
         try:
             for _ in range(500):
@@ -349,7 +349,7 @@ def test_a_stream_cut_at_any_byte_is_complete_or_keeps_what_arrived() -> None:
     finished_at = RECORDED.index(b'"finish_reason":"tool_calls"')
     content = normalise(complete).content
     for cut in range(len(RECORDED)):
-        parser = ChatParser(ENDPOINT, streaming=True)
+        parser = ChatCompletions().parser(ENDPOINT, streaming=True)
         shown = "".join(delta.text for delta in parser.feed(RECORDED[:cut]) if isinstance(delta, TextDelta))
         try:
             response = chat_response(parser.finish())
@@ -389,7 +389,7 @@ def test_a_ten_megabyte_line_is_refused_and_keeps_what_arrived() -> None:
 
 
 def test_partial_can_be_asked_at_any_time() -> None:
-    parser = ChatParser(ENDPOINT, streaming=True)
+    parser = ChatCompletions().parser(ENDPOINT, streaming=True)
     assert parser.partial() == Reply(finish_reason="incomplete")
     parser.feed(chunk(content="half"))
     assert parser.partial() == Reply("half", finish_reason="incomplete", model="m", response_id="r")

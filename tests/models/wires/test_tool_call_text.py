@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import Reply, ToolRequest, normalise
 from hermes.models.wires.chat.tool_calls import TextCall, ToolCallSplitter
-from hermes.models.wires.chat.wire import ChatParser
+from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.wire import TextDelta, ToolCallDelta
 from hermes.testing.scripted.replies import completion, events, text
 
@@ -80,11 +80,11 @@ def test_text_without_a_call_is_kept_to_the_letter(written: str) -> None:
 
 
 def answer(words: str, *, tools: bool, chunks: int = 7) -> tuple[Reply, list[object]]:
-    parser = ChatParser(ENDPOINT, streaming=True, tools=tools)
+    parser = ChatCompletions().parser(ENDPOINT, streaming=True, tools=tools)
     stream = events(text(words, chunks=chunks), 1, "m", include_usage=False)
     deltas: list[object] = [delta for piece in stream for delta in parser.feed(piece)]
     reply = normalise(parser.finish())
-    whole = ChatParser(ENDPOINT, streaming=False, tools=tools)
+    whole = ChatCompletions().parser(ENDPOINT, streaming=False, tools=tools)
     whole.feed(completion(text(words, usage=None), 1, "m"))
     assert normalise(whole.finish()) == reply
     return reply, deltas
@@ -117,7 +117,7 @@ def test_a_block_that_breaks_off_is_kept_as_text() -> None:
 
 
 def test_what_arrived_of_a_block_is_part_of_a_broken_answer() -> None:
-    parser = ChatParser(ENDPOINT, streaming=True, tools=True)
+    parser = ChatCompletions().parser(ENDPOINT, streaming=True, tools=True)
     document = {"choices": [{"index": 0, "delta": {"content": 'Yes <tool_call>{"na'}}]}
     assert parser.feed(b"data: " + msgspec.json.encode(document) + b"\n\n") == [TextDelta("Yes ")]
     assert parser.partial().content == 'Yes <tool_call>{"na'

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +53,7 @@ class NoteFile:
 
     def edit(self, edits: Sequence[Edit]) -> list[str]:
         """Make all the edits or, with a ``NotesError``, none. Returns the entries afterwards."""
-        with self._locked():
+        with file_lock(self.path.with_name(".lock"), self._not_locked, seconds=_LOCK_SECONDS):
             before = self.entries()
             after = before
             for number, one in enumerate(edits, 1):
@@ -93,16 +92,10 @@ class NoteFile:
         except ConfigError as error:
             raise NotesError(str(error)) from None
 
-    @contextlib.contextmanager
-    def _locked(self) -> Generator[None]:
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(file_lock(self.path.with_name(".lock"), seconds=_LOCK_SECONDS))
-            except TimeoutError:
-                raise NotesError(f"another process holds {self.path}; try again later") from None
-            except OSError as error:
-                raise NotesError(f"{self.path.parent} cannot be written: {error.strerror}") from None
-            yield
+    def _not_locked(self, error: OSError) -> NotesError:
+        if isinstance(error, TimeoutError):
+            return NotesError(f"another process holds {self.path}; try again later")
+        return NotesError(f"{self.path.parent} cannot be written: {error.strerror}")
 
 
 def split_entries(text: str) -> list[str]:

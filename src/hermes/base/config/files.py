@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TypeVar
 
@@ -53,36 +53,38 @@ def try_lock(file: int, *, shared: bool = False) -> bool:
 
 
 @contextlib.contextmanager
-def file_lock(path: Path, *, seconds: float | None = None) -> Generator[None]:
+def file_lock(path: Path, failed: Callable[[OSError], Exception], *, seconds: float | None = None) -> Generator[None]:
     """Hold the lock of a file across processes. The system releases it when the process dies.
 
-    Raises ``OSError``; it is a ``TimeoutError`` when another process holds the lock for longer than ``seconds``.
+    Without it, the error that ``failed`` makes is raised: of a ``TimeoutError`` when another process holds the lock
+    for longer than ``seconds``, of another ``OSError`` when the file cannot be written.
     """
-    import fcntl
-
-    file = open_lock(path)
-    try:
-        give_up = time.monotonic() + (seconds or 0.0)
-        if seconds is None:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        while seconds is not None and not try_lock(file):
-            if time.monotonic() >= give_up:
-                raise TimeoutError
-            time.sleep(_LOCK_TICK)
-        yield
-    finally:
-        os.close(file)
-
-
-@contextlib.contextmanager
-def locked(home: Path) -> Generator[None]:
-    """Hold the lock of a home's files, across processes."""
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(file_lock(home / ".config.lock"))
+            file = open_lock(path)
+            stack.callback(os.close, file)
+            _wait_for_lock(file, seconds)
         except OSError as error:
-            raise ConfigError(f"{home}: cannot be written: {error.strerror}") from None
+            raise failed(error) from None
         yield
+
+
+def _wait_for_lock(file: int, seconds: float | None) -> None:
+    import fcntl
+
+    if seconds is None:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return
+    give_up = time.monotonic() + seconds
+    while not try_lock(file):
+        if time.monotonic() >= give_up:
+            raise TimeoutError
+        time.sleep(_LOCK_TICK)
+
+
+def locked(home: Path) -> contextlib.AbstractContextManager[None]:
+    """Hold the lock of a home's files, across processes."""
+    return file_lock(home / ".config.lock", lambda error: ConfigError(f"{home}: cannot be written: {error.strerror}"))
 
 
 def read_document(path: Path, kind: type[T], what: str, advice: str) -> T | None:

@@ -31,9 +31,7 @@ def default_workspace(home: Path, principal: str) -> Path:
 
 def make_private(folder: Path) -> Path:
     """Make a folder, and those above it that are missing, for the owner of the home alone."""
-    if folder.exists():
-        return folder
-    for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+    for missing in reversed([one for one in (folder, *folder.parents) if not one.is_dir()]):
         missing.mkdir(mode=0o700, exist_ok=True)
     return folder
 

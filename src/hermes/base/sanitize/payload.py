@@ -11,7 +11,7 @@ import msgspec
 
 from hermes.base.sanitize.bounded import BoundedCopy, SizeLimits, kind_of
 from hermes.base.sanitize.keys import is_secret_key
-from hermes.base.sanitize.text import Redactor
+from hermes.base.sanitize.text import Redactor, map_texts
 
 DEFAULT_PAYLOAD_CHARS = 50_000
 SMALLEST_PAYLOAD_CHARS = 1_000
@@ -91,7 +91,7 @@ def _one_part(value: Any, depth: int, limits: SizeLimits, room: int, redactor: R
     text = msgspec.json.encode(copy)
     # One scan of the whole text is far faster than one per string, and most payloads are clean.
     if redactor.suspects(text.decode()):
-        text = msgspec.json.encode(_redacted(copy, redactor))
+        text = msgspec.json.encode(map_texts(copy, redactor.redact))
     return text, copier.room >= 0
 
 
@@ -163,14 +163,3 @@ def _remembered(
 def _is_small(content: bytes, text: bytes) -> bool:
     """Whether the limits of the second pass make no difference to a part."""
     return len(content) <= _SECOND.chars and text.count(b",") < _SECOND.items
-
-
-def _redacted(copy: Any, redactor: Redactor) -> Any:
-    if type(copy) is str:
-        return redactor.redact(copy)
-    if type(copy) is dict:
-        items = cast("dict[str, Any]", copy).items()
-        return {redactor.redact(key): _redacted(item, redactor) for key, item in items}
-    if type(copy) is list:
-        return [_redacted(item, redactor) for item in cast("list[Any]", copy)]
-    return copy

@@ -117,15 +117,7 @@ class Redactor:
 
     def masked_copy(self, text: str) -> Any:
         """The data of a JSON text without registered secrets."""
-        return self._masked_copy(msgspec.json.decode(text))
-
-    def _masked_copy(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self.mask_known(value)
-        if isinstance(value, dict):
-            items = cast("dict[str, Any]", value).items()
-            return {self.mask_known(key): self._masked_copy(item) for key, item in items}
-        return [self._masked_copy(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+        return map_texts(msgspec.json.decode(text), self.mask_known)
 
     def split_known(self, text: str) -> tuple[str, str]:
         """The same for a stream: the part that is final, and the rest, which may be half a secret."""
@@ -222,6 +214,16 @@ class MaskedStream:
         """The text that was held back to the end."""
         rest, self._held = self._held, ""
         return self._redactor.mask_known(rest)
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """A copy of plain data with every text changed, names too."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return {change(key): map_texts(item, change) for key, item in items}
+    return [map_texts(item, change) for item in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def has_mark(text: str) -> bool:

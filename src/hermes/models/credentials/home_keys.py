@@ -94,9 +94,9 @@ class HomeKeys:
 
     def refresh(self, credential: Credential, state: CredentialState) -> Credential:
         """A new token for a sign-in. OAuth is imported only then: most homes have no sign-ins."""
-        from hermes.models.credentials.refresh import OAuthRefresh
+        from hermes.models.credentials.refresh import refresh_sign_in
 
-        return OAuthRefresh(self._home, self._tokens, self._http).refresh(credential, state)
+        return refresh_sign_in(credential, state, self._tokens, self._http)
 
     def _opened(self) -> CredentialPool | None:
         if self._pool is None and not os.access(self._path, os.F_OK):

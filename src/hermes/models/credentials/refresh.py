@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,32 +116,27 @@ def login_command(credential: Credential) -> str:
     return f"hermes auth login {credential.provider} --profile {credential.label}"
 
 
-class OAuthRefresh:
-    """Refreshes sign-ins at the authorization servers of their providers."""
+def refresh_sign_in(
+    credential: Credential, state: CredentialState, configured: Mapping[str, OAuthConfig], http: HttpClient
+) -> Credential:
+    """The credential with a valid token: a new one, or the one that another process got meanwhile."""
+    from hermes.models.credentials.oauth import OAuthRefused, authorization_server  # few homes have sign-ins
 
-    def __init__(self, home: Path, configured: Mapping[str, OAuthConfig], http: HttpClient) -> None:
-        self._home = home
-        self._configured = configured
-        self._http = http
-
-    def refresh(self, credential: Credential, state: CredentialState) -> Credential:
-        """The credential with a valid token: a new one, or the one that another process got meanwhile."""
-        from hermes.models.credentials.oauth import OAuthRefused, authorization_server  # few homes have sign-ins
-
-        server = authorization_server(credential.provider, self._configured, self._http)
-        with _refresh_lock(self._home):
-            current = _find(state, credential)
-            if current.secret != credential.secret and not current.needs_refresh(time.time()):
-                return current
-            _check_writable(state, credential)
-            try:
-                tokens = server.refresh(current.refresh_token)
-            except OAuthRefused as error:
-                if error.code in _FINAL:
-                    raise SignInEnded(f"{error}; run: {login_command(credential)}", error.code) from None
-                raise
-            state.note(current, tokens.as_fields(), urgent=True)
-            return _find(state, credential)
+    server, home = authorization_server(credential.provider, configured, http), state.file.home
+    # Not the lock of ``auth.json``, which a slow server must not hold up.
+    with file_lock(home / ".auth-renewal.lock", partial(_not_locked, home), seconds=_TIMEOUT_SECONDS):
+        current = _find(state, credential)
+        if current.secret != credential.secret and not current.needs_refresh(time.time()):
+            return current
+        _check_writable(state, credential)
+        try:
+            tokens = server.refresh(current.refresh_token)
+        except OAuthRefused as error:
+            if error.code in _FINAL:
+                raise SignInEnded(f"{error}; run: {login_command(credential)}", error.code) from None
+            raise
+        state.note(current, tokens.as_fields(), urgent=True)
+        return _find(state, credential)
 
 
 def _check_writable(state: CredentialState, credential: Credential) -> None:
@@ -162,14 +157,7 @@ def _find(state: CredentialState, credential: Credential) -> Credential:
     raise CredentialError(f"{credential.provider}: the credential {credential.label!r} was removed meanwhile")
 
 
-@contextlib.contextmanager
-def _refresh_lock(home: Path) -> Generator[None]:
-    """One refresh at a time, across processes. Not the lock of ``auth.json``, which a slow server must not hold up."""
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(file_lock(home / ".auth-renewal.lock", seconds=_TIMEOUT_SECONDS))
-        except TimeoutError:
-            raise CredentialError("another process has been renewing a sign-in for too long") from None
-        except OSError as error:
-            raise CredentialError(f"{home}: cannot be written, so no sign-in is renewed: {error.strerror}") from None
-        yield
+def _not_locked(home: Path, error: OSError) -> CredentialError:
+    if isinstance(error, TimeoutError):
+        return CredentialError("another process has been renewing a sign-in for too long")
+    return CredentialError(f"{home}: cannot be written, so no sign-in is renewed: {error.strerror}")

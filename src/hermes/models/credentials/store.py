@@ -127,26 +127,18 @@ class AuthFile:
     # -- damage -------------------------------------------------------------------------------------------------
 
     def _back_up(self, data: bytes) -> Path:
-        """Copy the damaged content to a new file. The same content is copied once only."""
+        """Copy the damaged content to a new file, under the lock of the home. The same content is copied once only."""
+        from hermes.base.config.files import replace_file
+
         for number in range(1, 1000):
             copy = self.path.with_name(f"{self.path.name}.corrupt" + (f"-{number}" if number > 1 else ""))
             try:
-                fd = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            except FileExistsError:
+                if not copy.exists():
+                    replace_file(copy, data)
                 if copy.read_bytes() == data:
                     return copy
-                continue
             except OSError as error:
                 raise ConfigError(f"{copy}: cannot be written: {error.strerror}") from None
-            try:
-                with os.fdopen(fd, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(fd)
-            except OSError as error:
-                copy.unlink(missing_ok=True)
-                raise ConfigError(f"{copy}: cannot be written: {error.strerror}") from None
-            return copy
         raise ConfigError(f"{self.path}: damaged a thousand times; remove the copies named {self.path.name}.corrupt-*")
 
     def _report(self, problem: str, copy: Path | None, trouble: str = "") -> None:

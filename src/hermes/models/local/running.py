@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hermes.base.config.files import open_lock, try_lock
+from hermes.base.config.principals import make_private
 from hermes.base.errors import ProviderError
 from hermes.base.scope import Interrupt
-from hermes.models.local.install.parts import private_folder
 from hermes.models.local.install.weights import Weights
 from hermes.models.local.server import STATE_FILE, USERS_FILE, ServerSettings, ServerState
 
@@ -46,7 +46,6 @@ class RunningServer:
         self._threads = threads or min(4, _cores())
         self._weights = weights
         self._runtime = runtime
-        self._home = home
         self.folder = home.joinpath(*_RUN, _digest(weights, self._threads))
         self._lock = threading.Lock()
         #: The file on which this process holds the lock of a user; -1 while it is none.
@@ -93,7 +92,7 @@ class RunningServer:
 
     def _join(self, interrupt: Interrupt) -> ServerState:
         try:
-            private_folder(self._home, *_RUN, self.folder.name)
+            make_private(self.folder)
             with _held(self.folder / _START_LOCK, interrupt):
                 if self._membership < 0:
                     self._membership = _membership(self.folder / USERS_FILE, interrupt)

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from hermes.base.config.files import file_lock
+from hermes.base.config.principals import make_private
 from hermes.base.errors import HermesError
 from hermes.models.local.install import pip
 from hermes.models.local.install.parts import (
@@ -24,7 +25,6 @@ from hermes.models.local.install.parts import (
     InstalledRuntime,
     find_runtime,
     find_weights,
-    private_folder,
     site_folder,
 )
 from hermes.models.local.running import running_states
@@ -137,12 +137,8 @@ def _place(before: InstalledParts) -> Place:
 @contextlib.contextmanager
 def _one_at_a_time(home: Path) -> Generator[Path]:
     """The folder of everything local, while no other process installs or removes."""
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(file_lock(home / ".local.lock"))
-        except OSError as error:
-            raise HermesError(f"{home} cannot be written: {error.strerror}") from None
-        yield private_folder(home, "local")
+    with file_lock(home / ".local.lock", lambda error: HermesError(f"{home} cannot be written: {error.strerror}")):
+        yield make_private(home / "local")
 
 
 def _note(folder: Path, packages: list[str]) -> None:

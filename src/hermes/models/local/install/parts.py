@@ -31,15 +31,6 @@ class InstalledRuntime(NamedTuple):
         return _RUNTIME_FROM <= numbers < _RUNTIME_BEFORE
 
 
-def private_folder(home: Path, *names: str) -> Path:
-    """A folder inside the home, made with all above it so that only its owner may look inside."""
-    folder = home
-    for name in ("", *names):
-        folder = folder / name
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
 def site_folder(home: Path) -> Path:
     """Where the packages go when the environment cannot take them."""
     return home / "local" / "site"

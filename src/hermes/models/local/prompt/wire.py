@@ -17,7 +17,8 @@ from hermes.models.local.prompt.calls import (
 )
 from hermes.models.local.prompt.conversation import CurrentTurn, current_turn, prompt, quote, shown
 from hermes.models.reply import text_of
-from hermes.models.wires.chat.wire import ChatCompletions, ChatParser
+from hermes.models.wires.body_parser import BodyParser
+from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.wire import ModelRequest
 
 #: How often one message may lead to tool calls.
@@ -58,9 +59,9 @@ class EmbeddedWire(ChatCompletions):
         kwargs["extra_body"] = {**extra, **kwargs.get("extra_body", {})}
         return kwargs
 
-    def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> ChatParser:
+    def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> BodyParser:
         """A parser that finds calls in the text: the server is not given the tools and reports no calls."""
-        return ChatParser(endpoint, streaming=streaming, tools=True)
+        return super().parser(endpoint, streaming=streaming, tools=True)
 
 
 def _choices(turn: CurrentTurn, tools: list[str]) -> list[CandidateCall]:

@@ -114,22 +114,19 @@ def _call(inner: str) -> TextCall | None:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     arguments = written.arguments
-    if isinstance(arguments, str):
-        return TextCall(written.name, arguments) if written.name else None
-    return TextCall(written.name, msgspec.json.encode(arguments or {}).decode()) if written.name else None
+    if not isinstance(arguments, str):
+        arguments = msgspec.json.encode(arguments or {}).decode()
+    return TextCall(written.name, arguments) if written.name else None
 
 
-class CallSlot:
+class CallSlot(msgspec.Struct):
     """A tool call in the making."""
 
-    __slots__ = ("arguments", "id", "mark", "name")
-
-    def __init__(self) -> None:
-        self.id = ""
-        self.name = ""
-        self.arguments: list[str] = []
-        #: What the server wants back with the call.
-        self.mark: object = None
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = []
+    #: What the server wants back with the call.
+    mark: object = None
 
 
 class CallSlots(msgspec.Struct):
@@ -160,11 +157,8 @@ class CallSlots(msgspec.Struct):
 
     def add_written(self, call: TextCall) -> ToolCallDelta:
         """Take a call that stood in the text."""
-        slot = CallSlot()
-        slot.name, slot.arguments = call.name, [call.arguments]
-        self.slots.append(slot)
-        check_call_count(len(self.slots))
-        return ToolCallDelta(len(self.slots) - 1, "", call.name, call.arguments)
+        position = self._append(CallSlot(name=call.name, arguments=[call.arguments]))
+        return ToolCallDelta(position, "", call.name, call.arguments)
 
     def messages(self) -> list[dict[str, Any]]:
         """The calls as they stand in a message."""
@@ -189,10 +183,14 @@ class CallSlots(msgspec.Struct):
         # Some servers number every call 0: a name with an id of its own is then a new call.
         if known is not None and not (call_id and name and self.slots[known].id not in ("", call_id)):
             return known
-        self.slots.append(CallSlot())
-        check_call_count(len(self.slots))
+        position = self._append(CallSlot())
         if isinstance(index, int):
-            self._by_index[index] = len(self.slots) - 1
+            self._by_index[index] = position
+        return position
+
+    def _append(self, slot: CallSlot) -> int:
+        self.slots.append(slot)
+        check_call_count(len(self.slots))
         return len(self.slots) - 1
 
 

@@ -47,12 +47,8 @@ def _joined(first: Any, second: Any) -> Any:
     return [*_parts(first), *_parts(second)]
 
 
-def short_ids(messages: list[dict[str, Any]], length: int) -> list[dict[str, Any]]:
-    """The messages with tool call ids of exactly so many letters and digits, each made from the one it replaces."""
-    return [_with_short_ids(message, length) for message in messages]
-
-
-def _with_short_ids(message: dict[str, Any], length: int) -> dict[str, Any]:
+def with_short_ids(message: dict[str, Any], length: int) -> dict[str, Any]:
+    """The message with tool call ids of exactly so many letters and digits, each made from the one it replaces."""
     if message.get("role") == "tool":
         return {**message, "tool_call_id": short_id(str(message.get("tool_call_id") or ""), length)}
     if message.get("tool_calls"):
@@ -68,13 +64,6 @@ def short_id(call_id: str, length: int) -> str:
     import hashlib
 
     return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:length]
-
-
-class ChatParser(BodyParser):
-    """Reads one answer. With ``tools``, calls that the model wrote into its text are found there."""
-
-    def __init__(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> None:
-        super().__init__(endpoint, ChatAssembly(endpoint, tools=tools), streaming=streaming)
 
 
 class ChatCompletions(PostingWire):
@@ -109,9 +98,12 @@ class ChatCompletions(PostingWire):
             kwargs["extra_body"] = extra
         return kwargs
 
-    def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> ChatParser:
-        """A parser for one answer, which may come as a stream or as one document whatever was asked for."""
-        return ChatParser(endpoint, streaming=streaming, tools=tools)
+    def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> BodyParser:
+        """A parser for one answer, which may come as a stream or as one document whatever was asked for.
+
+        With ``tools``, calls that the model wrote into its text are found there.
+        """
+        return BodyParser(endpoint, ChatAssembly(endpoint, tools=tools), streaming=streaming)
 
 
 def _ask_for_reasoning(quirks: Quirks, effort: str, kwargs: dict[str, Any], extra: dict[str, Any]) -> None:
@@ -132,5 +124,5 @@ def _messages(endpoint: Endpoint, messages: list[dict[str, Any]]) -> list[dict[s
     if quirks.merge_user:
         messages = merged_users(messages)
     if quirks.tool_id_length:
-        messages = short_ids(messages, quirks.tool_id_length)
+        messages = [with_short_ids(message, quirks.tool_id_length) for message in messages]
     return messages

@@ -116,22 +116,28 @@ class ResponsesEvent(msgspec.Struct):
 
 
 _EVENT = msgspec.json.Decoder(ResponsesEvent)
+_THOUGHT = ("reasoning", "thoughts")
+#: The events with a piece of an item: the kind of the item, and which of its parts the piece belongs to.
+_PIECES = {
+    "response.output_text.delta": ("message", "pieces"),
+    "response.refusal.delta": ("message", "refusals"),
+    "response.function_call_arguments.delta": ("function_call", "pieces"),
+    "response.reasoning_summary_text.delta": _THOUGHT,
+    "response.reasoning_text.delta": _THOUGHT,
+}
 _UNFINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
-class _OutputItem:
+class _OutputItem(msgspec.Struct):
     """An output item in the making."""
 
-    __slots__ = ("item", "pieces", "position", "refusals", "thoughts")
-
-    def __init__(self, item: dict[str, Any], position: int) -> None:
-        self.item = item
-        #: Which of the tool calls it is, if it is one.
-        self.position = position
-        #: Text of a message, or arguments of a call.
-        self.pieces: list[str] = []
-        self.refusals: list[str] = []
-        self.thoughts: list[str] = []
+    item: dict[str, Any]
+    #: Which of the tool calls it is, if it is one.
+    position: int
+    #: Text of a message, or arguments of a call.
+    pieces: list[str] = []
+    refusals: list[str] = []
+    thoughts: list[str] = []
 
     def so_far(self) -> dict[str, Any]:
         """The item with what has arrived of it."""
@@ -164,16 +170,11 @@ class ResponseAssembly:
             return  # a habit of another format; the response itself says when it is complete
         event = decode_json(payload, _EVENT)
         kind = event.type
-        if kind == "response.output_text.delta":
-            self._text(event, deltas)
-        elif kind == "response.function_call_arguments.delta":
-            self._arguments(event, deltas)
-        elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
-            self._thought(event, event.delta, deltas)
+        if kind in _PIECES:
+            if event.delta and isinstance(event.delta, str):
+                self._piece(event, event.delta, deltas)
         elif kind == "response.reasoning_summary_part.added" and event.summary_index:
-            self._thought(event, "\n\n", deltas)
-        elif kind == "response.refusal.delta":
-            self._refusal(event, deltas)
+            self._piece(event, "\n\n", deltas)
         elif kind == "response.output_item.added":
             self._begin(event, deltas)
         elif kind == "response.output_item.done":
@@ -213,26 +214,14 @@ class ResponseAssembly:
 
     # -- events -------------------------------------------------------------------------------------------------
 
-    def _text(self, event: ResponsesEvent, deltas: list[Delta]) -> None:
-        if event.delta and isinstance(event.delta, str):
-            self._slot(event, "message").pieces.append(event.delta)
-            deltas.append(TextDelta(event.delta))
-
-    def _refusal(self, event: ResponsesEvent, deltas: list[Delta]) -> None:
-        if event.delta and isinstance(event.delta, str):
-            self._slot(event, "message").refusals.append(event.delta)
-            deltas.append(TextDelta(event.delta))
-
-    def _thought(self, event: ResponsesEvent, text: object, deltas: list[Delta]) -> None:
-        if text and isinstance(text, str):
-            self._slot(event, "reasoning").thoughts.append(text)
-            deltas.append(ReasoningDelta(text))
-
-    def _arguments(self, event: ResponsesEvent, deltas: list[Delta]) -> None:
-        if event.delta and isinstance(event.delta, str):
-            slot = self._slot(event, "function_call")
-            slot.pieces.append(event.delta)
-            deltas.append(ToolCallDelta(slot.position, "", "", event.delta))
+    def _piece(self, event: ResponsesEvent, text: str, deltas: list[Delta]) -> None:
+        kind, part = _PIECES.get(event.type, _THOUGHT)
+        slot = self._slot(event, kind)
+        getattr(slot, part).append(text)
+        if kind == "function_call":
+            deltas.append(ToolCallDelta(slot.position, "", "", text))
+        else:
+            deltas.append(ReasoningDelta(text) if kind == "reasoning" else TextDelta(text))
 
     def _begin(self, event: ResponsesEvent, deltas: list[Delta]) -> None:
         slot = self._slot(event, "")

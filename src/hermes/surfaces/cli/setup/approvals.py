@@ -15,7 +15,8 @@ from msgspec import structs
 from hermes.agent.approvals.assessment import Assessment, assess_call
 from hermes.agent.approvals.examination import examine_command
 from hermes.agent.approvals.rules import ApprovalRules
-from hermes.base.config import config_path, edit_list, hermes_home, load_config
+from hermes.base.config import config_path, hermes_home, load_config
+from hermes.base.config.edit import edit_list
 from hermes.base.config.secrets import home_redactor
 from hermes.base.errors import HermesError
 from hermes.base.sanitize.hidden import escape_hidden

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hermes.base.config import edit_config, edit_list, unset_config
+from hermes.base.config.edit import edit_config, edit_list, unset_config
 from hermes.base.errors import ConfigError, HermesError, PluginError
 from hermes.base.sanitize import is_secret_key
 from hermes.plugins.check import asks_for_override, check_plugin

@@ -24,7 +24,8 @@ from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.models.local.endpoint import LOCAL, is_local
 from hermes.models.profiles import CUSTOM, PROFILES, Profile
 from hermes.models.routing import endpoint_for, name_of, unknown_provider
-from hermes.surfaces.cli.setup.model.server_models import ModelListCache, list_models
+from hermes.models.timed_cache import TimedCache
+from hermes.surfaces.cli.setup.model.server_models import cache_key, list_models
 from hermes.surfaces.cli.terminal import print_warnings
 
 T = TypeVar("T")
@@ -114,7 +115,7 @@ class ModelSetup:
         alone = msgspec.structs.replace(self.config, fallback_providers=[])
         self.models = Models(self.home, alone, origins.env, self.redactor)
         self.driver, self.keys, self.local = self.models.driver, self.models.keys, self.models.local
-        self._listed = ModelListCache(self.home)
+        self._listed = TimedCache(self.home, "models.json", list[str])
 
     def __enter__(self) -> Self:
         self.load_provider(self.config.model.provider)
@@ -196,7 +197,7 @@ class ModelSetup:
             raise ProviderError(self.keys.explain(endpoint), reason="rate_limit")
         outcome: ProviderError | None = ProviderError("the request was given up", reason="connection")
         try:
-            known = None if refresh else self._listed.get(lent)
+            known = None if refresh else self._listed.get(cache_key(lent))
             models = list_models(self.driver, replace(lent, timeouts=timeouts)) if known is None else known
             outcome = None
         except ProviderError as error:
@@ -205,7 +206,7 @@ class ModelSetup:
         finally:
             self.keys.report(lent, outcome)
         if models is not None and known is None:
-            self._listed.keep(lent, models)
+            self._listed.keep(cache_key(lent), models)
         return models
 
     def named(self, words: Sequence[str]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Answers that are one document: collected up to a size, and read when they have ended."""
+"""The list of models of a server: one document, collected up to a size, and read when it has ended."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hermes.base.errors import ProviderError
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
-from hermes.models.wires.document import DocumentParser, decoded
-from hermes.surfaces.cli.setup.model.server_models import list_models
+from hermes.surfaces.cli.setup.model import server_models
+from hermes.surfaces.cli.setup.model.server_models import ModelList, list_models
 from support.doctor_rig import answering
 
 ENDPOINT = Endpoint("http://h/v1", "m", "demo")
@@ -24,24 +24,24 @@ def driver() -> Generator[Driver]:
     driver.close()
 
 
-def test_pieces_are_read_as_one() -> None:
-    parser = DocumentParser(ENDPOINT, lambda body: {"body": body}, name="the list", longest=6)
-    for piece in (b"ab", b"", b"cdef"):
+def test_pieces_are_read_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_models, "_LONGEST_LIST", 7)
+    parser = ModelList().parser(ENDPOINT, streaming=False)
+    for piece in (b'["a', b"", b'bc"]'):
         assert not parser.feed(piece)
     assert not parser.done
-    assert parser.finish()["body"] == b"abcdef"
-    with pytest.raises(ProviderError, match="the list does not end") as caught:
-        parser.feed(b"g")
+    assert parser.finish()["models"] == ["abc"]
+    with pytest.raises(ProviderError, match="the list of models does not end") as caught:
+        parser.feed(b" ")
     assert caught.value.reason == "malformed"
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'"\xff"', b"<html>", TOO_DEEP])
-def test_what_is_no_json_is_nothing(body: bytes) -> None:
-    assert decoded(body) is None
-
-
-def test_json_is_read() -> None:
-    assert decoded(b'{"a": [1]}') == {"a": [1]}
+def test_what_is_no_json_is_no_list(body: bytes) -> None:
+    parser = ModelList().parser(ENDPOINT, streaming=False)
+    parser.feed(body)
+    with pytest.raises(ProviderError, match="no list of models"):
+        parser.finish()
 
 
 @pytest.mark.parametrize(
