@@ -13,10 +13,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from hermes.base.config.files import TimedCache
 from hermes.base.errors import ConfigError
 from hermes.base.http.exchange import Timeouts
 from hermes.models.endpoint import Endpoint
-from hermes.models.timed_cache import TimedCache
 
 if TYPE_CHECKING:
     from hermes.base.http.client import HttpClient

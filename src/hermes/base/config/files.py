@@ -1,4 +1,4 @@
-"""Files of a home: its paths, the lock that edits share across processes, and atomic writes."""
+"""Files of a home: its paths, the lock that edits share across processes, atomic writes, and caches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -19,6 +19,8 @@ T = TypeVar("T")
 _inspecting = threading.Lock()
 #: Seconds between two tries to get a lock that another process holds.
 _LOCK_TICK = 0.01
+#: Seconds for which a ``TimedCache`` believes an answer: a server may be started anew with other models.
+LIFETIME = 600.0
 
 
 def hermes_home() -> Path:
@@ -148,3 +150,31 @@ def _sync_directory(directory: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+class TimedCache(Generic[T]):
+    """A cache file of a home: what servers told, by key. A damaged or unwritable one is as good as none."""
+
+    def __init__(self, home: Path, name: str, kind: type[T]) -> None:
+        self._path = home / "cache" / name
+        self._decoder = msgspec.json.Decoder(dict[str, tuple[float, kind]])
+
+    def get(self, key: str) -> T | None:
+        """An answer that is still believed."""
+        found = self._fresh().get(key)
+        return None if found is None else found[1]
+
+    def keep(self, key: str, answer: T) -> None:
+        """Remember an answer. Those that are out of date go."""
+        entries = {**self._fresh(), key: (time.time(), answer)}
+        with contextlib.suppress(OSError, ConfigError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(self._path, msgspec.json.encode(entries).decode())
+
+    def _fresh(self) -> dict[str, tuple[float, T]]:
+        now = time.time()
+        try:
+            found = self._decoder.decode(self._path.read_bytes())
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return {}
+        return {key: entry for key, entry in found.items() if 0 <= now - entry[0] < LIFETIME}

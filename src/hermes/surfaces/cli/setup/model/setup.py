@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from hermes.agent.llm.models import Models
 from hermes.base.config import Config, apply_env, env_path, hermes_home, load_config, load_env_file
+from hermes.base.config.files import TimedCache
 from hermes.base.config.schema.sections import ModelConfig, ModelProviderConfig
 from hermes.base.config.secrets import home_secrets
 from hermes.base.errors import ConfigError, ProviderError
@@ -24,7 +25,6 @@ from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.models.local.endpoint import LOCAL, is_local
 from hermes.models.profiles import CUSTOM, PROFILES, Profile
 from hermes.models.routing import endpoint_for, name_of, unknown_provider
-from hermes.models.timed_cache import TimedCache
 from hermes.surfaces.cli.setup.model.server_models import cache_key, list_models
 from hermes.surfaces.cli.terminal import print_warnings
 
