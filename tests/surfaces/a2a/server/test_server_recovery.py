@@ -26,6 +26,8 @@ pytestmark = pytest.mark.slow
 #: The crash points until a message of a server that has just started is stored with its task: two for the commit of the
 #: start, and two for that of the message.
 STORED = 4
+#: Two more for the commit with which a server takes the task that another one has left.
+TAKEN = 2
 
 #: Appends, so that a second run would show.
 RISKY = "echo ran >> ran && rm -rf ./no-such-folder"
@@ -98,7 +100,7 @@ def test_an_answer_counts_once_whenever_the_kill_comes(home: Path, workdir: Path
             waiting = server.send("go")
             assert _state(waiting) == "INPUT_REQUIRED"
             server.kill()
-        with serving(home, workdir, crash_at=STORED + point) as server:
+        with serving(home, workdir, crash_at=TAKEN + STORED + point) as server:
             assert _state(server.task(waiting["id"])) == "INPUT_REQUIRED"
             with pytest.raises(httpx.HTTPError):
                 server.send("approve", taskId=waiting["id"])
