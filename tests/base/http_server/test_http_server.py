@@ -18,7 +18,7 @@ from hermes.base.http_server.server import listening
 _WITHOUT_SDK = """
 import sys
 sys.modules["a2a"] = None  # as if it were not installed
-import hermes.surfaces.mcp_server.http, hermes.surfaces.cli.extend.mcp.serve
+import hermes.surfaces.mcp_server.http, hermes.surfaces.cli.extend.mcp.command
 import hermes.base.http_server.server, hermes.base.http_server.requests, hermes.base.http_server.rate_limits
 """
 

@@ -11,7 +11,7 @@ from hermes.agent.session import Session
 from hermes.base.config.schema.sections import PermissionMode
 from hermes.base.config.trust import FolderTrust
 from hermes.host import Host
-from hermes.surfaces.cli.doctor.installation import Installation
+from hermes.surfaces.cli.doctor.check import Installation
 from hermes.surfaces.cli.doctor.tools import check_prompt_files
 from hermes.surfaces.commands.table import all_commands
 from hermes.testing import ScriptedProvider, ScriptedResponder, text, tool_call

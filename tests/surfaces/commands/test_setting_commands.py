@@ -10,7 +10,7 @@ import pytest
 from hermes.agent.llm.side_call import SideModel
 from hermes.base.config.schema.sections import FallbackConfig, ModelProviderConfig
 from hermes.base.scope import Scope
-from hermes.surfaces.commands.completion import commands_to_complete
+from hermes.surfaces.cli.repl.prompt.completion import commands_to_complete
 from hermes.testing import ScriptedProvider, text
 from support import HostFactory
 from support.surfaces import Prompt

@@ -10,7 +10,6 @@ from __future__ import annotations
 import http.server
 import threading
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
@@ -20,24 +19,14 @@ from hermes.base.errors import HermesError
 _REQUEST_SECONDS = 10
 
 
-class ProcessHealth(Protocol):
-    """What is asked for."""
-
-    def problems(self) -> list[str]:
-        """Why the process is not ready, one sentence each; none when it is."""
-        ...
-
-    def metrics(self) -> str:
-        """All metrics as text."""
-        ...
-
-
 class HealthServer:
     """Answers about one process, on a thread of its own."""
 
-    def __init__(self, health: ProcessHealth, host: str, port: int) -> None:
+    def __init__(self, problems: Callable[[], list[str]], metrics: Callable[[], str], host: str, port: int) -> None:
+        """``problems`` says why the process is not ready, one sentence each. ``metrics`` gives all metrics as text."""
+        handler = _handler(lambda path: _answer(path, problems, metrics))
         try:
-            self._server = http.server.ThreadingHTTPServer((host, port), _handler(health))
+            self._server = http.server.ThreadingHTTPServer((host, port), handler)
         except OSError as error:
             raise HermesError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
         self._server.daemon_threads = True
@@ -60,27 +49,27 @@ class HealthServer:
         self._server.server_close()
 
 
-def health_answer(health: ProcessHealth, path: str) -> tuple[int, str, str]:
+def _answer(path: str, problems: Callable[[], list[str]], metrics: Callable[[], str]) -> tuple[int, str, str]:
     """Status, content type and text of the answer to a path; 404 for any other."""
     if path == "/healthz":
         return 200, "application/json", '{"status":"ok"}'
     if path == "/readyz":
-        problems = health.problems()
-        document = {"status": "unavailable" if problems else "ok", "problems": problems}
-        return 503 if problems else 200, "application/json", msgspec.json.encode(document).decode()
+        found = problems()
+        document = {"status": "unavailable" if found else "ok", "problems": found}
+        return 503 if found else 200, "application/json", msgspec.json.encode(document).decode()
     if path == "/metrics":
-        return 200, "text/plain; version=0.0.4; charset=utf-8", health.metrics()
+        return 200, "text/plain; version=0.0.4; charset=utf-8", metrics()
     return 404, "application/json", '{"status":"not found"}'
 
 
-def _handler(health: ProcessHealth) -> Callable[..., http.server.BaseHTTPRequestHandler]:
+def _handler(answer: Callable[[str], tuple[int, str, str]]) -> Callable[..., http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         timeout = _REQUEST_SECONDS
         server_version, sys_version = "hermes", ""
 
         def do_GET(self) -> None:
             try:
-                status, kind, text = health_answer(health, self.path.partition("?")[0])
+                status, kind, text = answer(self.path.partition("?")[0])
             except Exception as error:
                 # Only the class leaves: the text of an error may hold anything.
                 status, kind, text = 500, "text/plain", type(error).__name__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -42,13 +42,15 @@ class PreparedTurn(NamedTuple):
 class Execution:
     """Accepts and runs turns with the sessions of one host. Thread-safe; a session has one turn at a time."""
 
-    def __init__(self, host: Host, entries: Mapping[str, TurnEntry], limits: QueueLimits | None = None) -> None:
+    def __init__(
+        self, host: Host, entry_for: Callable[[str], TurnEntry | None], limits: QueueLimits | None = None
+    ) -> None:
         """``limits`` are how many turns may wait; None is what the configuration says."""
         self.host = host
         settings = host.config.worker
         own = QueueLimits(settings.max_waiting, settings.max_waiting_of_principal)
         self.limits = own if limits is None else limits
-        self._entries = entries
+        self._entry_for = entry_for
         #: Each with the number of its messages.
         self._open: OrderedDict[str, tuple[Session, int]] = OrderedDict()
         self._open_messages = 0
@@ -138,7 +140,7 @@ class Execution:
             self._keep(session)
 
     def _entered(self, session: Session, submission: Submission) -> contextlib.AbstractContextManager[object]:
-        entry = self._entries.get(submission.source)
+        entry = self._entry_for(submission.source)
         return contextlib.nullcontext() if entry is None else entry(session, submission)
 
     def _session(self, submission: Submission) -> Session:

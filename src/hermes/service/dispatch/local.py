@@ -55,7 +55,7 @@ class LocalDispatcher:
         is for a surface that limits its turns itself: so many may run, and no limit is put on those that wait.
         """
         settings = host.config.worker
-        self._execution = Execution(host, {} if entries is None else entries, NO_LIMITS if slots else None)
+        self._execution = Execution(host, (entries or {}).get, NO_LIMITS if slots else None)
         self._host = host
         self._platforms = platforms
         self._queue = FairQueue(

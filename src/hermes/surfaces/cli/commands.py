@@ -23,7 +23,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "extend the agent": {
         "plugins": (".extend.plugins.command", "List, enable, install, check and create plugins."),
         "skills": (".extend.skills", "List, add, check and remove skills."),
-        "hooks": (".extend.hooks.command", "List, test, accept and revoke hook commands; print the hook contract."),
+        "hooks": (".extend.hooks", "List, test, accept and revoke hook commands; print the hook contract."),
         "mcp": (".extend.mcp.command", "Add, list, test and configure MCP servers; serve this agent as one."),
     },
     "set it up": {

@@ -1,11 +1,13 @@
-"""Exit codes, and the report of a command's failure: one line on stderr, the traceback in the log."""
+"""Exit codes, signals, and the report of a command's failure: one line on stderr, the traceback in the log."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
 from hermes.base.errors import HermesError, Interrupted
@@ -13,6 +15,7 @@ from hermes.surfaces.cli.terminal import one_line, plain, print_error
 
 if TYPE_CHECKING:
     from hermes.base.sanitize import Redactor
+    from hermes.base.scope import Interrupt
 
 EXIT_FAILED = 1
 #: The budget is used up; what there is of an answer was given.
@@ -174,3 +177,30 @@ def serving_packages(extra: str) -> Generator[None]:
         raise HermesError(
             f"serving needs the package {error.name}, which is not installed; install it with: hermes install {wanted}"
         ) from None
+
+
+@contextlib.contextmanager
+def handled_signals(handler: Callable[[int, FrameType | None], None], *numbers: int) -> Generator[None]:
+    """While the block runs, these signals call the handler; without numbers, SIGINT and SIGTERM."""
+    before = {number: signal.signal(number, handler) for number in numbers or (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
+
+
+@contextlib.contextmanager
+def cancelled_by_signals(interrupt: Interrupt) -> Generator[None]:
+    """Ctrl-C and SIGTERM cancel what follows the interrupt. A second Ctrl-C ends the process at once."""
+
+    def cancel(number: int, _frame: FrameType | None) -> None:
+        if interrupt.cancelled and number == signal.SIGINT:
+            interrupt.insist()  # its child processes must not outlive it
+            if interrupt.is_starting:
+                return  # a process is just being started; it is stopped as soon as possible, and the turn with it
+            os._exit(EXIT_INTERRUPTED)
+        interrupt.cancel("keyboard interrupt" if number == signal.SIGINT else "terminated")
+
+    with handled_signals(cancel, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        yield

@@ -6,6 +6,8 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from hermes.host import Host
+    from hermes.plugins.registry import CliCommand
     from hermes.surfaces.cli.arguments import CommandParser, CommandSpec
 
 #: More than a prompt or one answer allocates until it is there. Nearly all of it are modules, which stay.
@@ -144,10 +146,55 @@ def _run_help(names: list[str]) -> int:
 
 
 def _run_plugin_command(name: str, arguments: list[str]) -> int:
-    from hermes.surfaces.cli.extend.plugins.plugin_commands import run_plugin_command
+    """Run ``hermes <name>`` of an enabled plugin. Plugins are loaded only here, when any are enabled."""
+    from hermes.base.config import apply_env, hermes_home, load_config, load_env_file
+    from hermes.base.errors import ConfigError
 
-    code, added = run_plugin_command(name, arguments)
-    return _unknown_command(name, added) if code is None else code
+    home = hermes_home()
+    try:
+        apply_env(load_env_file(home))
+        config = load_config(home).config
+    except ConfigError:
+        return _unknown_command(name, [])
+    if not config.plugins.enabled:
+        return _unknown_command(name, [])
+    from hermes.base.log import setup_logging
+    from hermes.base.sanitize import Redactor
+    from hermes.host import Host
+
+    redactor = Redactor()  # the host adds the secrets of the home to it
+    setup_logging(home, redactor=redactor)
+    with Host(home, config, redactor=redactor) as host:
+        commands = host.plugins.cli_commands
+        if name in commands:
+            return _call_plugin(host, commands[name], arguments)
+    return _unknown_command(name, sorted(commands))
+
+
+def _call_plugin(host: Host, command: CliCommand, arguments: list[str]) -> int:
+    import logging
+
+    from hermes.base.errors import HermesError, PluginError
+    from hermes.hooks.callback import describe, is_awaitable
+    from hermes.surfaces.cli.arguments import CommandParser
+
+    label = f"command {command.name!r} of plugin {command.plugin!r}"
+    parser = CommandParser(prog=f"hermes {command.name}", description=command.description or command.help)
+    try:
+        command.setup_fn(parser)
+        args = parser.parse_args(arguments)
+        handler = command.handler_fn or getattr(args, "func", None)
+        if handler is None:
+            raise PluginError(f"{label} has no handler")
+        result = handler(args)
+        if is_awaitable(result):
+            result = host.hooks.loop.run(result, label)
+    except HermesError:
+        raise
+    except Exception as error:
+        logging.getLogger("hermes.plugins").warning("%s failed", label, exc_info=True)
+        raise PluginError(f"{label} failed: {describe(error)}") from error
+    return result if isinstance(result, int) else 0
 
 
 def _print_help() -> int:

@@ -11,12 +11,12 @@ import pytest
 from hermes.surfaces.cli.chat.tool_details import (
     COMMAND_LINES,
     DIFF_LINES,
+    RecordedCall,
     detail_lines,
     exit_code,
     folded_details,
     whole_result,
 )
-from hermes.surfaces.cli.runs.sessions.transcript import RecordedCall
 from hermes.testing import ScriptedProvider, text, tool_call
 from hermes.tools.declarations.builtin import DECLARED, builtin_declaration
 from hermes.tools.declarations.declaration import Declaration

@@ -17,10 +17,9 @@ import pytest
 from hermes.base.config.schema.aliases import AliasedApprovalsConfig, AliasedConfig, AliasedModelConfig
 from hermes.base.config.schema.sections import ApprovalsConfig, Config, ModelConfig
 from hermes.base.errors import HermesError
-from hermes.surfaces.cli.doctor.check import Check, CheckResult, ok, run_check, size
+from hermes.surfaces.cli.doctor.check import Check, CheckResult, Installation, ok, run_check, size
 from hermes.surfaces.cli.doctor.command import GROUPS
 from hermes.surfaces.cli.doctor.configuration import OLDER_SPELLINGS
-from hermes.surfaces.cli.doctor.installation import Installation
 from hermes.surfaces.cli.doctor.system import PACKAGES
 from hermes.testing import ScriptedProvider
 from support import hermes_command, hermes_environment, run_hermes

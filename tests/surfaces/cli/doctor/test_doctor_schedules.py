@@ -12,8 +12,7 @@ import pytest
 from hermes.journal.store.port import open_store
 from hermes.service.schedules.scheduler import announced
 from hermes.service.schedules.store import Schedules, new_schedule
-from hermes.surfaces.cli.doctor.check import CheckResult, ok
-from hermes.surfaces.cli.doctor.installation import Installation
+from hermes.surfaces.cli.doctor.check import CheckResult, Installation, ok
 from hermes.surfaces.cli.doctor.journal import check_schedules
 
 

@@ -11,7 +11,7 @@ import pytest
 from hermes.journal.runner import FileRunner
 from hermes.journal.store.sqlite.store import SqliteStore
 from hermes.journal.usage.plugins import PluginCalls, record_plugin_counters
-from hermes.surfaces.cli.doctor.installation import Installation
+from hermes.surfaces.cli.doctor.check import Installation
 from journal.kit import start_turn
 from support import run_hermes
 from support.doctor_rig import answering, examine, write_private_config

@@ -20,9 +20,10 @@ from hermes.surfaces.cli.repl.prompt.desktop import (
     copy_with_program,
     edited_text,
     editor_command,
+    run_shell_command,
+    user_environment,
 )
 from hermes.surfaces.cli.repl.prompt.pasted import MOST_CHARACTERS, MOST_LINES, PastedBlocks
-from hermes.surfaces.cli.repl.shell_command import run_shell_command, user_environment
 from support.programs import write_program
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16

@@ -12,7 +12,7 @@ import pytest
 
 from hermes.base.config.schema.sections import CheckpointsConfig
 from hermes.contract.events import CheckpointMissing, TurnEvent
-from hermes.surfaces.cli.doctor.installation import Installation
+from hermes.surfaces.cli.doctor.check import Installation
 from hermes.surfaces.cli.doctor.journal import check_checkpoints
 from hermes.testing import ScriptedProvider, text, tool_call
 from hermes.tools.files import guard

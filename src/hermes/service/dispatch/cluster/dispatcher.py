@@ -40,7 +40,7 @@ class ClusterDispatcher:
         """``workspace`` is the name of the workers that share the files of these turns; empty is all workers."""
         self._host = host
         self._workspace = workspace
-        self._execution = Execution(host, {})
+        self._execution = Execution(host, lambda _platform: None)
         self._channel = f"hermes_follow_{os.urandom(8).hex()}"
         self._followed: dict[str, _WorkerTurn] = {}
         #: The turns that the last look found settled. Their notification may be on its way, with their last events.

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextvars import Context
 from typing import TYPE_CHECKING, TypeVar
 
@@ -75,13 +75,13 @@ class Worker:
         host: Host,
         settings: WorkerConfig,
         *,
-        entries: Mapping[str, TurnEntry] | None = None,
+        entry_for: Callable[[str], TurnEntry | None] = lambda _platform: None,
         metrics: TurnMetrics | None = None,
     ) -> None:
         self._host = host
         self._metrics = metrics
         self._store = cluster_store(host)
-        self._execution = Execution(host, {} if entries is None else entries)
+        self._execution = Execution(host, entry_for)
         #: In the order in which they were taken.
         self._running: list[_RunningTurn] = []
         self._changed = threading.Condition()

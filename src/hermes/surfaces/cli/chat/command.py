@@ -36,7 +36,6 @@ from hermes.surfaces.cli.arguments import (
 )
 from hermes.surfaces.cli.chat.message import read_message
 from hermes.surfaces.cli.chat.output import JsonOutput, Output, QuietOutput, StreamJsonOutput, TextOutput, reserved
-from hermes.surfaces.cli.chat.signals import cancelled_by_signals
 from hermes.surfaces.cli.terminal import (
     can_draw,
     can_prompt,
@@ -102,7 +101,7 @@ def _host(home: Path, loaded: LoadedConfig, args: argparse.Namespace, redactor: 
     if host.models.is_set_up(args.provider, args.model):
         return host
     host.close()
-    from hermes.surfaces.cli.chat.first_run import set_up
+    from hermes.surfaces.cli.setup.model.show import set_up
 
     if not set_up(home):
         sys.exit(failures.EXIT_FAILED)
@@ -204,7 +203,7 @@ class _OneShotRun:
     def answer(self, output_format: OutputFormat | None) -> int:
         """Run a slash command, or send the message to the model; a command may also return a message for the model."""
         host, output = self._host, self._output
-        with cancelled_by_signals(self._interrupt):
+        with failures.cancelled_by_signals(self._interrupt):
             if isinstance(self._message, str) and self._message.startswith("/"):
                 code = self._run_command(self._message)
                 if code is not None:
@@ -231,7 +230,7 @@ class _OneShotRun:
 
         host, args, output = self._host, self._args, self._output
         wanted = host.sessions.to_continue(str(host.cwd)) if args.continue_last else args.resume or ""
-        with cancelled_by_signals(self._interrupt), WorkerRun(host, _questions(host, output)) as run:
+        with failures.cancelled_by_signals(self._interrupt), WorkerRun(host, _questions(host, output)) as run:
             if self._message is None:
                 run.take_up(wanted, self._listener())
             else:
@@ -391,7 +390,7 @@ def _options(args: argparse.Namespace) -> HostOptions:
 
 
 def _ask_consent(question: ConsentQuestion) -> ConsentAnswer | None:
-    from hermes.surfaces.cli.extend.hooks.consent import ask_at_terminal  # rarely needed
+    from hermes.surfaces.cli.extend.hooks import ask_at_terminal  # rarely needed
 
     return ask_at_terminal(question)
 

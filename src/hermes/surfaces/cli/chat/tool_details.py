@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
 from hermes.agent.tools.todo import Item, items_in
+from hermes.contract.events import ToolEnded
 from hermes.surfaces.cli.terminal import plain
 from hermes.tools.declarations.declaration import Declaration, Detail
 
@@ -30,20 +31,16 @@ class DetailLine(msgspec.Struct, frozen=True):
     kind: LineKind = "plain"
 
 
-class FinishedCall(Protocol):
-    """A call that is over: an event of the turn, or a record of the journal."""
+class RecordedCall(msgspec.Struct, frozen=True):
+    """A finished tool call as the journal has it."""
 
-    @property
-    def tool_name(self) -> str: ...
+    tool_name: str
+    args: dict[str, Any]
+    result: str
+    status: str
 
-    @property
-    def args(self) -> dict[str, Any]: ...
 
-    @property
-    def result(self) -> str: ...
-
-    @property
-    def status(self) -> str: ...
+FinishedCall = ToolEnded | RecordedCall
 
 
 def exit_code(event: FinishedCall, declared: Declaration) -> int | None:

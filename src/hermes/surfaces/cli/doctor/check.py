@@ -1,21 +1,32 @@
-"""Framework of the doctor's checks: a check, its results, and a runner with a deadline that isolates failures."""
+"""Framework of the doctor's checks: the installation, a check of it, its results, and a runner with a deadline."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.base.errors import HermesError
+from hermes.base.config import Config, LoadedConfig, apply_env, load_config, load_env_file
+from hermes.base.config.schema.sections import JournalConfig
+from hermes.base.config.secrets import home_redactor
+from hermes.base.errors import ConfigError, HermesError
+from hermes.base.sanitize import is_secret_key
 from hermes.hooks.callback import describe
 from hermes.hooks.threads.event_loop import run_with_deadline
-from hermes.surfaces.cli.doctor.installation import Installation, InvalidConfig
+from hermes.journal.store import schema
+from hermes.journal.store.port import Store, open_store
+from hermes.surfaces.cli.setup.db import schema_version
 from hermes.surfaces.cli.setup.model.problems import split_advice
 from hermes.surfaces.cli.terminal import one_line
 
+T = TypeVar("T")
 Status = Literal["ok", "warning", "broken", "skipped"]
 
 #: Time limit of one check, and of all of them together.
@@ -23,6 +34,94 @@ CHECK_SECONDS = 10.0
 TOTAL_SECONDS = 90.0
 
 _LONGEST_TEXTS = {"what": 60, "detail": 400, "fix": 400, "command": 1000}
+
+
+class Installation:
+    """Input of the checks. What cannot be read is kept as an error for the check that reports it."""
+
+    def __init__(self, home: Path, cwd: Path, *, offline: bool = False, fix: bool = False, load: bool = False) -> None:
+        self.home = home
+        self.cwd = cwd
+        self.offline = offline
+        self.fix = fix
+        self.load = load
+        #: The environment as the shell gave it, without what ``.env`` adds.
+        self.shell: Mapping[str, str] = dict(os.environ)
+        self.env_file: dict[str, str] = {}
+        self.env_error: ConfigError | None = None
+        self.env_warnings: list[str] = []
+        self.loaded: LoadedConfig | None = None
+        self.config_error: ConfigError | None = None
+        try:
+            self.env_file = load_env_file(home, warnings=self.env_warnings)
+        except ConfigError as error:
+            self.env_error = error
+        apply_env(self.env_file)
+        try:
+            self.loaded = load_config(home)
+        except ConfigError as error:
+            self.config_error = error
+        self.redactor = home_redactor(home)
+
+    @property
+    def config(self) -> Config | None:
+        """The configuration; ``None`` when it is invalid."""
+        return self.loaded.config if self.loaded else None
+
+    @property
+    def database(self) -> Path:
+        """The journal's file."""
+        return self.home / "state.db"
+
+    def settings(self) -> Config:
+        """The configuration, for checks that need one. Raises ``InvalidConfig`` without one."""
+        if self.loaded is None:
+            raise InvalidConfig
+        return self.loaded.config
+
+    def key_values(self) -> list[str]:
+        """The secrets written into ``config.yaml`` itself, rather than referenced as ``${NAME}``."""
+        raw = self.loaded.raw if self.loaded else {}
+        return [value for value in _secrets_in(raw) if "${" not in value]
+
+    def journal_version(self) -> int | None:
+        """The schema version of the journal, read without migrating it; ``None`` when there is no journal."""
+        with closing(self.store()) as store:
+            return schema_version(store)
+
+    def from_journal(self, read: Callable[[Store], T], otherwise: T) -> T:
+        """What a function reads from a journal with the current schema: reading an older one would migrate it."""
+        if self.journal_version() != len(schema.MIGRATIONS):
+            return otherwise
+        with closing(self.store()) as store:
+            return read(store)
+
+    def store(self) -> Store:
+        """The journal; the caller closes it."""
+        return open_store(self.home, self._journal())
+
+    @property
+    def has_shared_journal(self) -> bool:
+        """Whether the journal is in a database that several machines share, and not in the home."""
+        return bool(self._journal().url)
+
+    def _journal(self) -> JournalConfig:
+        return self.config.journal if self.config else JournalConfig()
+
+
+class InvalidConfig(Exception):
+    """The configuration is invalid, so there is nothing to check."""
+
+
+def _secrets_in(value: Any, is_secret: bool = False) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, item in cast("dict[object, Any]", value).items():
+            yield from _secrets_in(item, is_secret or is_secret_key(str(name)))
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _secrets_in(item, is_secret)
+    elif is_secret and isinstance(value, str | int) and not isinstance(value, bool) and value != "":
+        yield str(value)
 
 
 class CheckResult(Struct, frozen=True):
@@ -50,24 +149,14 @@ class Check(NamedTuple):
     seconds: float = CHECK_SECONDS
 
 
-def ok(what: str, detail: str, *, fixed: bool = False) -> CheckResult:
-    """No problem."""
-    return CheckResult("ok", what, detail, fixed=fixed)
-
-
-def warning(what: str, detail: str, fix: str = "", *, command: str = "", fixable: bool = False) -> CheckResult:
-    """Something that works but needs attention."""
-    return CheckResult("warning", what, detail, fix, command, fixable=fixable)
-
-
-def broken(what: str, detail: str, fix: str = "", *, command: str = "", fixable: bool = False) -> CheckResult:
-    """Something that does not work."""
-    return CheckResult("broken", what, detail, fix, command, fixable=fixable)
-
-
-def skipped(what: str, detail: str) -> CheckResult:
-    """Something that was not checked, and why."""
-    return CheckResult("skipped", what, detail)
+#: No problem.
+ok = partial(CheckResult, "ok")
+#: Something that works but needs attention.
+warning = partial(CheckResult, "warning")
+#: Something that does not work.
+broken = partial(CheckResult, "broken")
+#: Something that was not checked, and why.
+skipped = partial(CheckResult, "skipped")
 
 
 def size(count: float) -> str:

@@ -18,8 +18,7 @@ from hermes.base.errors import did_you_mean
 from hermes.base.version import __version__
 from hermes.surfaces.cli.arguments import JSON, Argument, CommandSpec, flag
 from hermes.surfaces.cli.doctor import configuration, journal, model, plugins, system, tools
-from hermes.surfaces.cli.doctor.check import TOTAL_SECONDS, Check, CheckResult, Status, run_check
-from hermes.surfaces.cli.doctor.installation import Installation
+from hermes.surfaces.cli.doctor.check import TOTAL_SECONDS, Check, CheckResult, Installation, Status, run_check
 from hermes.surfaces.cli.report import Report
 from hermes.surfaces.cli.terminal import has_colour, print_error
 from hermes.surfaces.commands.text import plural

@@ -14,8 +14,7 @@ from hermes.base.errors import ConfigError
 from hermes.plugins.loading.discovery import is_set
 from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
 from hermes.plugins.shell_hooks.consent import AllowList, how_to_accept
-from hermes.surfaces.cli.doctor.check import CheckResult, broken, ok, warning
-from hermes.surfaces.cli.doctor.installation import Installation
+from hermes.surfaces.cli.doctor.check import CheckResult, Installation, broken, ok, warning
 from hermes.surfaces.cli.setup.model.problems import split_advice
 from hermes.surfaces.commands.text import plural
 from hermes.tools.terminal.child_process import find_program

@@ -23,8 +23,7 @@ from hermes.journal.turns.recovery import dead_letters
 from hermes.service.schedules.schedule import Schedule, ScheduleRun
 from hermes.service.schedules.scheduler import is_running
 from hermes.service.schedules.store import Schedules
-from hermes.surfaces.cli.doctor.check import CheckResult, broken, ok, size, warning
-from hermes.surfaces.cli.doctor.installation import Installation
+from hermes.surfaces.cli.doctor.check import CheckResult, Installation, broken, ok, size, warning
 from hermes.surfaces.commands.text import duration, plural
 from hermes.trace.verify.session import verify
 

@@ -23,8 +23,7 @@ from hermes.models.local.install.weights import find_model
 from hermes.models.routing import fallback_for
 from hermes.models.wires.choice import wire_for
 from hermes.models.wires.wire import ModelRequest
-from hermes.surfaces.cli.doctor.check import CheckResult, broken, ok, skipped, warning
-from hermes.surfaces.cli.doctor.installation import Installation
+from hermes.surfaces.cli.doctor.check import CheckResult, Installation, broken, ok, skipped, warning
 from hermes.surfaces.cli.doctor.plugins import plugins_may_bring
 from hermes.surfaces.cli.setup.model.problems import address_of, explain, is_among, not_listed, split_advice
 from hermes.surfaces.cli.setup.model.server_models import list_models

@@ -14,8 +14,7 @@ from pathlib import Path
 from hermes.base.config import config_path, env_path
 from hermes.base.version import __version__
 from hermes.journal.store.sqlite import database
-from hermes.surfaces.cli.doctor.check import CheckResult, broken, ok, size, warning
-from hermes.surfaces.cli.doctor.installation import Installation
+from hermes.surfaces.cli.doctor.check import CheckResult, Installation, broken, ok, size, warning
 
 OLDEST_PYTHON = (3, 11)
 #: Package -> its module. Looked up, not imported: some are slow to import.

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hermes.base.config import Config
-from hermes.surfaces.cli.doctor.check import CheckResult, broken, ok, warning
-from hermes.surfaces.cli.doctor.installation import Installation
+from hermes.surfaces.cli.doctor.check import CheckResult, Installation, broken, ok, warning
 from hermes.tools.terminal.child_process import find_program, find_shell
 
 _SHELL_SECONDS = 5.0

@@ -331,7 +331,7 @@ class Dialogue:
         return self._attended and text.lstrip().startswith("!")
 
     def _run_in_shell(self, command: str, interrupt: Interrupt) -> None:
-        from hermes.surfaces.cli.repl.shell_command import run_shell_command, user_environment
+        from hermes.surfaces.cli.repl.prompt.desktop import run_shell_command, user_environment
 
         # From here on Ctrl-C reaches it as the running command, before that as a waiting one.
         self._command, self._is_in_shell = interrupt, True

@@ -21,7 +21,7 @@ from hermes.service.schedules.schedule import Schedule, ScheduleRun
 from hermes.service.schedules.store import Schedules, new_schedule
 from hermes.surfaces.cli import opened_home
 from hermes.surfaces.cli.arguments import JSON, Action, Argument, CommandSpec, flag, positive_number
-from hermes.surfaces.cli.chat.signals import handled_signals
+from hermes.surfaces.cli.failures import handled_signals
 from hermes.surfaces.cli.report import Report, table
 from hermes.surfaces.cli.terminal import one_line, print_warnings
 from hermes.surfaces.commands.text import duration, plural

@@ -76,7 +76,8 @@ def test_its_processes_end_with_it_when_it_is_killed(home: Path, workdir: Path) 
 
 
 def test_health_readiness_and_metrics_over_http() -> None:
-    server = HealthServer(Supervisor([["worker", "--slots", "2"]], 1.0, 5.0), "127.0.0.1", 0)
+    supervisor = Supervisor([["worker", "--slots", "2"]], 1.0, 5.0)
+    server = HealthServer(supervisor.problems, supervisor.metrics, "127.0.0.1", 0)
     server.start()
     try:
         with urllib.request.urlopen(f"{server.address}/healthz") as response:

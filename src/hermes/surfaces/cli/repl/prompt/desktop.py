@@ -1,19 +1,24 @@
-"""Programs of the user's desktop: the clipboard, for text to it and images from it, and the editor for a message."""
+"""Programs of the user: the clipboard, the editor for a message, and the shell for ``!command``."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+import msgspec
 
 from hermes.agent.images.attachments import MAX_IMAGE_BYTES, image_type
 from hermes.base.errors import HermesError
+from hermes.base.scope import Interrupt
 
 #: Editors that are looked for when the user has chosen none.
 _EDITORS = ("editor", "nano", "vim", "vi")
@@ -21,6 +26,11 @@ _EDITORS = ("editor", "nano", "vim", "vi")
 _SECONDS = 5.0
 #: Terminals ignore longer sequences; xterm takes the least.
 MAX_OSC_BYTES = 70_000
+
+#: Output of a shell command that the model gets; of more the middle is left out.
+_MOST_CHARACTERS = 20_000
+#: Lines that are shown while it runs.
+_MOST_SHOWN = 1_000
 
 #: Variable that must be set (empty: macOS only), and the program that takes text on its input.
 _WRITERS = (
@@ -120,3 +130,61 @@ def editor_command() -> list[str]:
     if found is None:
         raise HermesError("no editor was found; set EDITOR to the command of yours")
     return [found]
+
+
+class ShellOutput(msgspec.Struct, frozen=True):
+    """A finished command."""
+
+    command: str
+    exit_code: int
+    output: str
+
+    def as_context(self) -> str:
+        """The command and its output, for the model."""
+        output = self.output.rstrip()
+        if len(output) > _MOST_CHARACTERS:
+            half = _MOST_CHARACTERS // 2
+            output = f"{output[:half]}\n[... {len(output) - 2 * half:,} characters left out ...]\n{output[-half:]}"
+        head = f'<user_command exit_code="{self.exit_code}">'
+        return f"{head}\n$ {self.command}\n{output}\n</user_command>"
+
+
+def run_shell_command(
+    command: str, cwd: Path, environment: Mapping[str, str], interrupt: Interrupt, show: Callable[[str], None]
+) -> ShellOutput:
+    """Run a command in the user's shell and show its lines as they come. It reads no input."""
+    shell = environment.get("SHELL") or "/bin/sh"
+    try:
+        process = subprocess.Popen(
+            [shell, "-c", command],
+            cwd=cwd,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise HermesError(f"{shell} cannot be run in {cwd}: {error.strerror}") from error
+    assert process.stdout is not None
+    lines: list[str] = []
+    with process.stdout, interrupt.on_cancel(lambda: _kill(process)):
+        for data in process.stdout:
+            line = data.decode("utf-8", "replace").rstrip("\r\n")
+            lines.append(line)
+            if len(lines) <= _MOST_SHOWN:
+                show(line)
+        code = process.wait()
+    if len(lines) > _MOST_SHOWN:
+        show(f"... {len(lines) - _MOST_SHOWN:,} more lines")
+    return ShellOutput(command, code, "\n".join(lines))
+
+
+def user_environment(from_hermes: Mapping[str, str]) -> dict[str, str]:
+    """The environment that Hermes was started in, without what it read from its own ``.env`` file."""
+    return {name: value for name, value in os.environ.items() if from_hermes.get(name) != value}
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -17,9 +17,8 @@ from typing import TextIO
 from hermes.agent.events import TurnResult
 from hermes.base.sanitize import Redactor
 from hermes.contract.events import TurnEvent
+from hermes.surfaces.cli import failures
 from hermes.surfaces.cli.chat.output import TextOutput
-from hermes.surfaces.cli.chat.signals import handled_signals
-from hermes.surfaces.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST
 from hermes.surfaces.cli.repl.dialogue import Dialogue, Display
 from hermes.surfaces.cli.terminal import column_wrapped, one_line, plain, terminal_width
 
@@ -112,7 +111,7 @@ class PlainPrompt(Display):
         """Read until the end of the input, or until ``end``. Signals are handled here, outside of any lock."""
         self._dialogue = dialogue
         self.changed()
-        collected = handled_signals(lambda number, _frame: self._signals.append(number), *_SIGNALS)
+        collected = failures.handled_signals(lambda number, _frame: self._signals.append(number), *_SIGNALS)
         with collected, self._lines.woken_by_signals():
             self._read(dialogue)
         self._lines.close()
@@ -130,7 +129,7 @@ class PlainPrompt(Display):
                 elif self.is_interactive:
                     dialogue.quit()
                 else:
-                    dialogue.leave(EXIT_FAILED if dialogue.unanswered else 0)
+                    dialogue.leave(failures.EXIT_FAILED if dialogue.unanswered else 0)
                 typed = ""
                 continue
             self._handle_signals(dialogue)
@@ -153,11 +152,11 @@ class PlainPrompt(Display):
     def _handle_signals(self, dialogue: Dialogue) -> None:
         while self._signals:
             if self._signals.popleft() != signal.SIGINT:
-                dialogue.leave(EXIT_TERMINATED, "terminated")
+                dialogue.leave(failures.EXIT_TERMINATED, "terminated")
             elif self.is_interactive:
                 dialogue.ctrl_c()
             elif dialogue.exit_code is None:
-                dialogue.leave(EXIT_INTERRUPTED)
+                dialogue.leave(failures.EXIT_INTERRUPTED)
             else:
                 self.end()
             self.changed()
@@ -239,7 +238,7 @@ class PlainPrompt(Display):
             yield
         except OSError:
             if self._dialogue is not None:
-                self._dialogue.leave(EXIT_OUTPUT_CLOSED, OUTPUT_LOST)
+                self._dialogue.leave(failures.EXIT_OUTPUT_CLOSED, failures.OUTPUT_LOST)
 
 
 class _PlainOutput(TextOutput):

@@ -410,8 +410,7 @@ class Screen:
         return mode + status_line(self.dialogue.facts, self.width - len(mode), unicode=self.unicode)
 
     def _completer(self) -> PromptCompleter:
-        from hermes.surfaces.cli.repl.prompt.completion import PromptCompleter
-        from hermes.surfaces.commands.completion import argument_choices, commands_to_complete
+        from hermes.surfaces.cli.repl.prompt.completion import PromptCompleter, argument_choices, commands_to_complete
 
         here = self.dialogue.conversation
         return PromptCompleter(
@@ -451,7 +450,7 @@ class Screen:
     def _warm_up(self) -> None:
         """Import in advance what the first message and the first command need."""
         from hermes.surfaces.cli.repl.markdown.stream import MarkdownStream
-        from hermes.surfaces.commands.completion import commands_to_complete
+        from hermes.surfaces.cli.repl.prompt.completion import commands_to_complete
 
         for name in ("hermes.agent.turn", "hermes.surfaces.cli.repl.turn_view", "hermes.models.wires.choice"):
             import_module(name)

@@ -9,7 +9,7 @@ from hermes.base.config import hermes_home
 from hermes.base.log import discard_log
 from hermes.base.scope import Interrupt
 from hermes.surfaces.cli.arguments import Action, Argument, CommandSpec, flag
-from hermes.surfaces.cli.chat.signals import cancelled_by_signals
+from hermes.surfaces.cli.failures import cancelled_by_signals
 from hermes.surfaces.cli.runs.trace.session_argument import open_store, session_named
 from hermes.surfaces.cli.terminal import plain
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hermes.base.errors import Interrupted
 from hermes.surfaces.cli import open_home
 from hermes.surfaces.cli.arguments import JSON, Argument, CommandSpec, positive_number
-from hermes.surfaces.cli.chat.signals import cancelled_by_signals
+from hermes.surfaces.cli.failures import cancelled_by_signals
 from hermes.surfaces.cli.report import Report
 from hermes.surfaces.cli.terminal import plain, write_private_file
 

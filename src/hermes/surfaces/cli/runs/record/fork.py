@@ -14,7 +14,7 @@ from hermes.base.scope import Interrupt, new_session_id
 from hermes.host import Host, HostOptions
 from hermes.surfaces.cli import open_home
 from hermes.surfaces.cli.arguments import Argument, CommandSpec, flag, positive_number, repeatable
-from hermes.surfaces.cli.chat.signals import cancelled_by_signals
+from hermes.surfaces.cli.failures import cancelled_by_signals
 from hermes.surfaces.cli.terminal import plain, print_data
 
 _EXAMPLES = """

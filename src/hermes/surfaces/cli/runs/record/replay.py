@@ -9,7 +9,7 @@ from hermes.base.errors import HermesError
 from hermes.base.log import discard_log
 from hermes.base.scope import Interrupt
 from hermes.surfaces.cli.arguments import JSON, Argument, CommandSpec, flag, positive_number
-from hermes.surfaces.cli.chat.signals import cancelled_by_signals
+from hermes.surfaces.cli.failures import cancelled_by_signals
 from hermes.surfaces.cli.report import Report
 from hermes.surfaces.cli.runs.record.source import config_for, open_run
 from hermes.surfaces.commands.text import plural

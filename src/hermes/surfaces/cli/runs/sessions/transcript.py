@@ -16,7 +16,7 @@ from hermes.journal.bodies import message_text
 from hermes.journal.history.search import Hit
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import SessionRow
-from hermes.surfaces.cli.chat.tool_details import folded_details
+from hermes.surfaces.cli.chat.tool_details import RecordedCall, folded_details
 from hermes.surfaces.cli.terminal import fitted, one_line, plain, short_duration, terminal_width
 from hermes.surfaces.commands.text import ago
 from hermes.tools.declarations.builtin import builtin_declaration
@@ -65,15 +65,6 @@ def event_lines(records: Iterable[Record]) -> Iterator[str]:
         name = f"{event['kind']} {event['key']}".strip()
         body = msgspec.json.encode(event["body"]).decode()
         yield _fitted(f"{event['seq']:>5}  {_clock(event['at'])}  {name:<22}  {one_line(body)}")
-
-
-class RecordedCall(msgspec.Struct, frozen=True):
-    """A finished tool call as the journal has it."""
-
-    tool_name: str
-    args: dict[str, Any]
-    result: str
-    status: str
 
 
 class Transcript:

@@ -15,7 +15,7 @@ from hermes.base.config.load import load_text
 from hermes.base.errors import HermesError
 from hermes.base.log import discard_log
 from hermes.base.scope import Interrupt
-from hermes.surfaces.cli.chat.signals import cancelled_by_signals
+from hermes.surfaces.cli.failures import cancelled_by_signals
 from hermes.surfaces.cli.report import Report
 from hermes.surfaces.cli.runs.record.source import open_run
 from hermes.surfaces.cli.terminal import plain, print_lines, write_private_file

@@ -184,7 +184,7 @@ class ChartStyle:
 
 def draw(rows: list[Row], style: ChartStyle) -> Iterator[str]:
     """Draw a line for each row."""
-    scale = _Scale(rows)
+    start, end = min(row.started_at for row in rows), max(row.ended_at or row.started_at for row in rows)
     bar_width = int(style.width * _SHARE_OF_BAR)
     is_narrow = style.width < NARROW
     # Without the details, the label gets their room.
@@ -193,31 +193,24 @@ def draw(rows: list[Row], style: ChartStyle) -> Iterator[str]:
         name = "" if row.kind == "turn" else f"{row.kind} "
         label = fitted("  " * row.depth + name + row.label, label_width)
         label += " " * (label_width - cells(label))
-        bar = scale.bar(row, bar_width, style.unicode)
+        bar = _bar(row, start, end, bar_width, unicode=style.unicode)
         took = duration(None if row.ended_at is None else row.ended_at - row.started_at)
-        start = f"{label}  {bar}  {'' if row.kind == 'mark' else took:>{_DURATION_WIDTH}}  "
-        detail = "" if is_narrow else fitted(row.detail, max(style.width - cells(start), 8))
+        line = f"{label}  {bar}  {'' if row.kind == 'mark' else took:>{_DURATION_WIDTH}}  "
+        detail = "" if is_narrow else fitted(row.detail, max(style.width - cells(line), 8))
         if style.colour:
             colour = _FAILED if row.failed else _COLOURS[row.kind]
-            yield f"\x1b[{colour}m{label}  {bar}\x1b[0m{start[len(label) + len(bar) + 2 :]}{detail}".rstrip()
+            yield f"\x1b[{colour}m{label}  {bar}\x1b[0m{line[len(label) + len(bar) + 2 :]}{detail}".rstrip()
         else:
-            yield f"{start}{detail}".rstrip()
+            yield f"{line}{detail}".rstrip()
 
 
-class _Scale:
-    """Maps times to columns."""
-
-    def __init__(self, rows: list[Row]) -> None:
-        self._start = min(row.started_at for row in rows)
-        self._end = max(row.ended_at or row.started_at for row in rows)
-
-    def bar(self, row: Row, columns: int, unicode: bool) -> str:
-        """The bar of a row, at least one character wide."""
-        whole = max(self._end - self._start, 1e-6)
-        first = min(int((row.started_at - self._start) / whole * columns), columns - 1)
-        ended_at = self._end if row.ended_at is None else row.ended_at
-        stop = min(math.ceil((ended_at - self._start) / whole * columns), columns)
-        if row.kind == "mark":
-            return (" " * first + ("◆" if unicode else "*")).ljust(columns)
-        sign = ("▒" if unicode else "=") if row.kind in ("turn", "child", "approval") else ("█" if unicode else "#")
-        return (" " * first + sign * max(stop - first, 1)).ljust(columns)
+def _bar(row: Row, start: float, end: float, columns: int, *, unicode: bool) -> str:
+    """The bar of a row in a chart from start to end, at least one character wide."""
+    whole = max(end - start, 1e-6)
+    first = min(int((row.started_at - start) / whole * columns), columns - 1)
+    if row.kind == "mark":
+        return (" " * first + ("◆" if unicode else "*")).ljust(columns)
+    ended_at = end if row.ended_at is None else row.ended_at
+    stop = min(math.ceil((ended_at - start) / whole * columns), columns)
+    sign = ("▒" if unicode else "=") if row.kind in ("turn", "child", "approval") else ("█" if unicode else "#")
+    return (" " * first + sign * max(stop - first, 1)).ljust(columns)

@@ -18,7 +18,7 @@ from hermes.base.errors import HermesError
 from hermes.base.log import setup_logging
 from hermes.surfaces.cli import home_with_variables
 from hermes.surfaces.cli.arguments import VERBOSE, Argument, CommandSpec, port_number
-from hermes.surfaces.cli.chat.signals import handled_signals
+from hermes.surfaces.cli.failures import handled_signals
 from hermes.tools.terminal.supervisor import ProcessSupervisor
 
 _EXAMPLES = """
@@ -53,7 +53,7 @@ def _supervise(args: argparse.Namespace) -> int:
     if port:
         from hermes.base.http_server.health import HealthServer
 
-        HealthServer(supervisor, config.serve.health_host, port).start()
+        HealthServer(supervisor.problems, supervisor.metrics, config.serve.health_host, port).start()
     return supervisor.run()
 
 

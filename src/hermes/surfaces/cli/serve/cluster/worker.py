@@ -6,21 +6,24 @@ import argparse
 import os
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from hermes.base.config.schema.sections import Config
 from hermes.base.errors import HermesError
 from hermes.surfaces.cli import open_home
 from hermes.surfaces.cli.arguments import PLUGIN, VERBOSE, Argument, CommandSpec, port_number, positive_number
-from hermes.surfaces.cli.chat.signals import handled_signals
-from hermes.surfaces.cli.failures import serving_packages
+from hermes.surfaces.cli.failures import handled_signals, serving_packages
 from hermes.surfaces.cli.terminal import print_warnings
 
 if TYPE_CHECKING:
+    from hermes.host import Host
     from hermes.service.dispatch.cluster.worker import Worker
     from hermes.service.dispatch.metrics import TurnMetrics
+    from hermes.service.dispatch.port import TurnEntry
 
 _EXAMPLES = """
 examples:
@@ -31,6 +34,16 @@ examples:
 SIGTERM drains it: no more turns are taken, those that run get worker.drain_seconds to end, and other workers continue
 what is left. The exit code is 0 then, and 75 when other workers have removed it.
 """
+#: Platform -> the function that makes what its surface does around its turns.
+_ENTRIES = {
+    "web": "hermes.surfaces.web.chat:page_entry",
+    "api_server": "hermes.surfaces.cli.serve.cluster.worker:api_entry",
+    "a2a": "hermes.surfaces.a2a.server.entry:task_entry",
+    "cron": "hermes.service.dispatch.scheduled:scheduled_entry",
+    "cli": "hermes.surfaces.cli.chat.on_workers:remote_entry",
+}
+#: All others are chats of the gateway, which ask the owner unless they may approve.
+_CHAT_ENTRY = "hermes.surfaces.gateway.chats.questions:chat_entry"
 
 
 def _work(args: argparse.Namespace) -> int:
@@ -42,7 +55,6 @@ def _work(args: argparse.Namespace) -> int:
 
     from hermes.host import Host, HostOptions
     from hermes.service.dispatch.cluster.worker import Worker
-    from hermes.surfaces.cli.serve.cluster.entries import SurfaceEntries
 
     settings = config.worker
     options = HostOptions(plugins=args.plugin, platform="worker", unattended=True, hide_memory=True)
@@ -54,7 +66,7 @@ def _work(args: argparse.Namespace) -> int:
         worker = Worker(
             host,
             replace(settings, slots=slots, workspace=workspace),
-            entries=SurfaceEntries(host),
+            entry_for=_surface_entries(host),
             metrics=metrics,
         )
         with _stop_signal() as stopped, _answering(worker, metrics, settings.health_host, port or settings.health_port):
@@ -67,6 +79,25 @@ def _work(args: argparse.Namespace) -> int:
         print("some turns had not ended; other workers continue them", file=sys.stderr, flush=True)
         os._exit(0)  # threads that still run a turn must not keep the process
     return 0
+
+
+def _surface_entries(host: Host) -> Callable[[str], TurnEntry]:
+    """The entries of all surfaces by platform, each loaded when a turn needs it."""
+
+    @cache
+    def entry_for(platform: str) -> TurnEntry:
+        module, _, name = _ENTRIES.get(platform, _CHAT_ENTRY).partition(":")
+        return getattr(import_module(module), name)(host)
+
+    return entry_for
+
+
+def api_entry(host: Host) -> TurnEntry:
+    """What the API does around its turns."""
+    from hermes.base.http_server.principals import API_KEY_VARIABLE, read_principals
+    from hermes.surfaces.openai_api.runs.acceptance import ApiRuns
+
+    return ApiRuns(host, read_principals(host.config, os.environ, host.redactor, API_KEY_VARIABLE)).entered
 
 
 def require_cluster(config: Config) -> str:
@@ -100,16 +131,6 @@ def _metrics() -> TurnMetrics:
         return TurnMetrics()
 
 
-class _WorkerHealth:
-    """Health, readiness and metrics of a worker."""
-
-    def __init__(self, worker: Worker, metrics: TurnMetrics) -> None:
-        self.problems = worker.problems
-        self.metrics = metrics.text
-        metrics.gauge("hermes_turns_running", "Turns that run here.", lambda: worker.running)
-        metrics.gauge("hermes_worker_ready", "Whether it takes turns.", lambda: not worker.problems())
-
-
 @contextmanager
 def _answering(worker: Worker, metrics: TurnMetrics | None, host: str, port: int) -> Generator[None]:
     """Health, readiness and metrics while the block runs, when they are wanted."""
@@ -118,7 +139,9 @@ def _answering(worker: Worker, metrics: TurnMetrics | None, host: str, port: int
         return
     from hermes.base.http_server.health import HealthServer
 
-    server = HealthServer(_WorkerHealth(worker, metrics), host, port)
+    metrics.gauge("hermes_turns_running", "Turns that run here.", lambda: worker.running)
+    metrics.gauge("hermes_worker_ready", "Whether it takes turns.", lambda: not worker.problems())
+    server = HealthServer(worker.problems, metrics.text, host, port)
     server.start()
     try:
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -19,13 +20,12 @@ from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA, Middleware
 from hermes.plugins.loading.discovery import discover, is_set
 from hermes.plugins.loading.loader import decide
 from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
-from hermes.plugins.shell_hooks.consent import AllowList
+from hermes.plugins.shell_hooks.consent import AllowList, ConsentAnswer, ConsentQuestion
 from hermes.plugins.shell_hooks.load import ShellHook, agreement_to
 from hermes.plugins.shell_hooks.protocol import HookCommandFailed, read_verdict
 from hermes.surfaces.cli.arguments import JSON, Action, Argument, CommandSpec, OneOf, flag
-from hermes.surfaces.cli.extend.hooks.consent import ask_at_terminal
 from hermes.surfaces.cli.report import Report
-from hermes.surfaces.cli.terminal import one_line, print_warnings, short_duration, warn
+from hermes.surfaces.cli.terminal import can_prompt, one_line, plain, print_warnings, short_duration, warn
 from hermes.surfaces.commands.text import columns
 from hermes.tools.declarations.builtin import builtin_declaration
 from hermes.tools.sandbox.confinement import Confinements
@@ -50,6 +50,8 @@ _SAMPLES: dict[str, Any] = {
     "changed_paths": ["sample.py"],
 }
 _BY_TYPE: dict[str, Any] = {"str": "sample", "int": 1, "float": 1.0, "bool": True, "dict": {}, "Record": {}}
+#: Answers to the question whether a command may run.
+_ANSWERS: dict[str, ConsentAnswer] = {"y": "always", "yes": "always", "o": "once", "once": "once"}
 
 
 class Configured(NamedTuple):
@@ -230,6 +232,28 @@ def _try_one(
         return False
     print(f"  verdict: {_printable(msgspec.json.encode(answer).decode()) if answer is not None else 'none'}")
     return True
+
+
+def ask_at_terminal(question: ConsentQuestion) -> ConsentAnswer | None:
+    """The answer; ``None`` without a terminal."""
+    if not can_prompt():
+        return None
+    print(_question_text(question), file=sys.stderr)
+    print("Run it? [y]es and do not ask again / [o]nce / [N]o: ", end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line.endswith("\n"):
+        print(file=sys.stderr)  # at the end of the input, the cursor is still on the line of the question
+    return _ANSWERS.get(line.strip().lower(), "no")
+
+
+def _question_text(question: ConsentQuestion) -> str:
+    command = question.command
+    lines = [f"The configuration runs this command for {command.event}:", f"  {command.command}"]
+    if question.script is not None:
+        lines.append(f"  script: {question.script}")
+    if question.before is not None:
+        lines.append(f"  The script has changed since you accepted it on {question.before.approved_at}.")
+    return plain(redact_text("\n".join(lines)))
 
 
 def _spec(args: argparse.Namespace) -> Report:
