@@ -55,7 +55,8 @@ class LocalDispatcher:
         is for a surface that limits its turns itself: so many may run, and no limit is put on those that wait.
         """
         settings = host.config.worker
-        self._execution = Execution(host, (entries or {}).get, NO_LIMITS if slots else None)
+        known: Mapping[str, TurnEntry] = {} if entries is None else entries  # a surface may add to its own later
+        self._execution = Execution(host, known.get, NO_LIMITS if slots else None)
         self._host = host
         self._platforms = platforms
         self._queue = FairQueue(
