@@ -17,18 +17,12 @@ _HINT = "Nothing was changed. Read the file again with read_file and copy the li
 def run_patch(args: Args, context: ToolContext) -> str:
     """Change files as ``mode`` says; see the tool's schema."""
     draft = Draft(context)
-    mode = args.get("mode", "replace")
     try:
         for text in (args.get("old_string"), args.get("new_string"), args.get("patch")):
             refused = mark_refusal(text) if isinstance(text, str) else None
             if refused:
                 raise PatchError(refused)
-        if mode == "replace":
-            notes = _replace(draft, args)
-        elif mode == "patch":
-            notes = _apply(draft, args.get("patch"))
-        else:
-            raise PatchError(f"mode must be replace or patch, found {mode!r}")
+        notes = _fill(draft, args)
         diff = draft.diff()
         draft.commit()
     except PatchError as error:
@@ -42,13 +36,20 @@ def preview_patch(args: Args, context: ToolContext) -> str:
     """The diff that a call would make; empty when it would fail."""
     draft = Draft(context)
     try:
-        if args.get("mode", "replace") == "patch":
-            _apply(draft, args.get("patch"))
-        else:
-            _replace(draft, args)
+        _fill(draft, args)
         return draft.diff()
     except PatchError:
         return ""
+
+
+def _fill(draft: Draft, args: Args) -> dict[str, Any]:
+    """Make the changes of a call in the draft; what the model should know of it."""
+    mode = args.get("mode", "replace")
+    if mode == "replace":
+        return _replace(draft, args)
+    if mode == "patch":
+        return _apply(draft, args.get("patch"))
+    raise PatchError(f"mode must be replace or patch, found {mode!r}")
 
 
 # ---- mode replace

@@ -54,7 +54,9 @@ class FileHits:
         """Add a line; only the first matches are kept, the rest are counted."""
         self.count += is_match
         if self.count <= MAX_MATCHES:
-            self.lines.append((number, is_match, shown_line(text)))
+            text = text.rstrip("\r")
+            shown = text if len(text) <= LINE_SHOWN else text[:LINE_SHOWN] + "…"
+            self.lines.append((number, is_match, shown))
 
 
 @dataclass(slots=True)
@@ -80,12 +82,6 @@ class Query:
         self.interrupt.check()
         if time.monotonic() > self.deadline:
             raise SearchStopped(f"the search was stopped after {MAX_SECONDS:g} s")
-
-
-def shown_line(text: str) -> str:
-    """A line for display, cut when very long."""
-    text = text.rstrip("\r")
-    return text if len(text) <= LINE_SHOWN else text[:LINE_SHOWN] + "…"
 
 
 def python_pattern(pattern: str) -> str:

@@ -144,13 +144,12 @@ class ProcessTable:
         """Run ``command`` in the background. Raises OSError or ValueError when it cannot be started."""
         if self._closed:
             raise ValueError("the program is closing; no more processes are started")
-        limit = self._max_output_chars
         process = BackgroundProcess(
             command,
             cwd,
             confinement,
             pty=pty,
-            max_output_chars=limit,
+            max_output_chars=self._max_output_chars,
             principal=principal,
             supervisor=self.supervisor,
         )
