@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,7 @@ from hermes.models.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from hermes.base.http.client import HttpClient
-    from hermes.models.credentials.credential import Credential
-    from hermes.models.credentials.pool import CredentialPool, CredentialState
+    from hermes.models.credentials.pool import CredentialPool
 
 
 class HomeKeys:
@@ -92,12 +92,6 @@ class HomeKeys:
         if self._pool is not None:
             self._pool.close()
 
-    def refresh(self, credential: Credential, state: CredentialState) -> Credential:
-        """A new token for a sign-in. OAuth is imported only then: most homes have no sign-ins."""
-        from hermes.models.credentials.refresh import refresh_sign_in
-
-        return refresh_sign_in(credential, state, self._tokens, self._http)
-
     def _opened(self) -> CredentialPool | None:
         if self._pool is None and not os.access(self._path, os.F_OK):
             return None
@@ -107,10 +101,12 @@ class HomeKeys:
         with self._lock:
             if self._pool is None:
                 from hermes.models.credentials.pool import CredentialPool
+                from hermes.models.credentials.refresh import refresh_sign_in
                 from hermes.models.credentials.store import AuthFile
 
+                refresh = partial(refresh_sign_in, configured=self._tokens, http=self._http)
                 self._pool = CredentialPool(
-                    AuthFile(self._home), strategies=self._strategies, refresh=self.refresh, redactor=self._redactor
+                    AuthFile(self._home), strategies=self._strategies, refresh=refresh, redactor=self._redactor
                 )
             return self._pool
 
