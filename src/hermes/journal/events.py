@@ -205,21 +205,14 @@ def first_link(session_id: str) -> bytes:
     return sha256(b"hermes events 1\0" + session_id.encode()).digest()
 
 
-def next_link(
-    previous: bytes,
-    seq: int,
-    turn_id: str,
-    kind: str,
-    key: str,
-    effect: str | None,
-    digest: str,
-    at: float,
-    epoch: int | None,
-) -> bytes:
-    """The chain of an event, given that of the event before it."""
+def next_link(previous: bytes, *event: str | float | None) -> bytes:
+    """The chain of an event, given that of the event before it.
+
+    ``event`` is its number, turn, kind, key, effect, the digest of its body, its time and its epoch.
+    """
     import hashlib  # not ``from hashlib``, which costs more than the digest when it is repeated
 
-    return hashlib.sha256(previous + _encode((seq, turn_id, kind, key, effect, digest, at, epoch))).digest()
+    return hashlib.sha256(previous + _encode(event)).digest()
 
 
 def chain_events(connection: JournalConnection, session_id: str) -> None:

@@ -372,7 +372,7 @@ def load_one(record: LoadedPlugin, host: PluginHost, register: Callable[[Any], A
         forget_plugin(manifest)
         if not isinstance(failure, _LoadFailed):
             raise
-        error = failure.error
+        error = record.failure = failure.error
         record.status = "failed"
         record.error = str(error) if isinstance(error, PluginError) else describe(error)
         log.warning("plugin %r is not loaded: %s", manifest.key, record.error)

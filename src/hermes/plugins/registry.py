@@ -75,6 +75,8 @@ class LoadedPlugin(Struct):
     manifest: PluginManifest
     status: Status = "not enabled"
     error: str = ""
+    #: What its own code raised while it was loaded.
+    failure: BaseException | None = None
     #: Registrations that failed without failing the plugin, such as a tool name that was taken.
     problems: list[str] = []
     #: Environment variables it asks for that are not set.

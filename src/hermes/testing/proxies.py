@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import socketserver
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -44,26 +45,19 @@ def socks_proxy(login: bytes = b"") -> Generator[ProxyServer]:
 
 @contextmanager
 def _serving(server: ProxyServer, greet: Greeter) -> Generator[ProxyServer]:
-    threads: list[threading.Thread] = []
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            _attend(self.request, server, greet)
 
-    def accept() -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = listener.accept()
-                threads.append(threading.Thread(target=_attend, args=(client, server, greet)))
-                threads[-1].start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server.port = listener.getsockname()[1]
-        acceptor = threading.Thread(target=accept)
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as listener:
+        server.port = listener.server_address[1]
+        acceptor = threading.Thread(target=listener.serve_forever, args=(0.02,))
         acceptor.start()
         try:
             yield server
         finally:
-            listener.shutdown(socket.SHUT_RDWR)
+            listener.shutdown()
             acceptor.join()
-            for thread in threads:
-                thread.join()
 
 
 def _attend(client: socket.socket, server: ProxyServer, greet: Greeter) -> None:

@@ -18,6 +18,7 @@ from hermes.trace.conversation import LastRequest, context_of, tool_request, tur
 from hermes.trace.records import (
     ApprovalRecord,
     AttemptRecord,
+    Mark,
     RunStatus,
     SessionRecord,
     ToolStep,
@@ -173,8 +174,8 @@ class Collector(TraceSink):
         new, compaction = known.advance(event.conversation_history, is_new_turn=not turn.steps)
         step = turn.step()
         step.messages += [self._clean.value(message) for message in new]
-        if compaction is not None:
-            turn.marks.append(compaction.mark(self._clock(), self._clean))
+        if compaction:
+            turn.marks.append(Mark("compacted", self._clock(), self._clean.value(compaction)))
         if len(turn.steps) == 1 and not turn.context:
             turn.context = self._clean.text(context_of(event.conversation_history, event.user_message))
 

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 from hermes.trace.clean import Cleaner
-from hermes.trace.records import AttemptRecord, Mark, Message, ToolCallRecord, ToolStep, TurnRecord
+from hermes.trace.records import AttemptRecord, Message, ToolCallRecord, ToolStep, TurnRecord
 
 #: How the message begins that replaces everything condensed so far.
 SUMMARY_MARK = "[Summary of the conversation so far"
-
-
-@dataclass(frozen=True, slots=True)
-class RequestCompaction:
-    """A conversation that was made shorter between two requests."""
-
-    messages_before: int
-    messages_after: int
-    summary: str
-
-    def mark(self, at: float, clean: Cleaner) -> Mark:
-        data = {"messages_before": self.messages_before, "messages_after": self.messages_after}
-        return Mark("compacted", at, {**data, "summary": clean.text(self.summary)})
 
 
 class LastRequest:
@@ -34,23 +20,24 @@ class LastRequest:
         self._length = 0
         self._last: Message = {}
 
-    def advance(self, messages: list[Message], *, is_new_turn: bool) -> tuple[list[Message], RequestCompaction | None]:
-        """The messages of the next request that are new, beside replies and tool results, and whether older ones went.
+    def advance(self, messages: list[Message], *, is_new_turn: bool) -> tuple[list[Message], dict[str, Any]]:
+        """The messages of the next request that are new, beside replies and tool results.
 
+        When older ones went, with the data of a mark of that: how many there were and are, and their summary.
         The first request of a turn has nothing new but the user's message, which is known from elsewhere.
         """
         before, last = self._length, self._last
         self._length, self._last = len(messages), messages[-1] if messages else {}
         if is_new_turn:
             # What was added to the user's message may be gone, so that only the length shows it.
-            return [], self._shortened(before, messages) if len(messages) < before else None
+            return [], _compaction(before, messages) if len(messages) < before else {}
         if 0 < before <= len(messages) and messages[before - 1] == last:
-            return [message for message in messages[before:] if message.get("role") in ("user", "system")], None
-        return [], self._shortened(before, messages)
+            return [message for message in messages[before:] if message.get("role") in ("user", "system")], {}
+        return [], _compaction(before, messages)
 
-    @staticmethod
-    def _shortened(before: int, messages: list[Message]) -> RequestCompaction:
-        return RequestCompaction(before, len(messages), summary_in(messages))
+
+def _compaction(before: int, messages: list[Message]) -> dict[str, Any]:
+    return {"messages_before": before, "messages_after": len(messages), "summary": summary_in(messages)}
 
 
 def summary_in(messages: list[Message]) -> str:

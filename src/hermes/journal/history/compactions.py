@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 from hermes.base.errors import JournalError
 from hermes.journal.bodies import to_json, unpack
@@ -50,18 +49,19 @@ def record_compaction(store: Store, runner: Runner, session_id: str, compaction:
 
 def visible_messages(connection: JournalConnection, session_id: str, before_turn: int) -> list[Message]:
     """What the model sees of the turns below that number: the last compaction that still holds, and what follows it."""
-    last = next(_valid_compactions(connection, session_id, before_turn), None)
+    last = _last_valid(connection, session_id, before_turn)
     turn, step, position = last.covers if last is not None else (0, 0, 0)
     values = {"id": session_id, "turn": turn, "step": step, "position": position, "before": before_turn}
     rows = connection.execute(_LATER_MESSAGES, values)
     return [*(last.messages if last is not None else ()), *(unpack(connection, body) for (body,) in rows.fetchall())]
 
 
-def _valid_compactions(connection: JournalConnection, session_id: str, before_turn: int) -> Iterator[Compaction]:
-    """The compactions that are still valid, newest first."""
+def _last_valid(connection: JournalConnection, session_id: str, before_turn: int) -> Compaction | None:
+    """The newest compaction that is still valid."""
     for event in compactions_in(connection, session_id):
         compaction: Compaction = readable(event)
         turn, step, _ = compaction.covers
         values = {"id": session_id, "seq": event.seq, "turn": turn, "step": step}
         if compaction.covers <= (before_turn, 0, 0) and connection.execute(_OUTDATED, values).fetchone() is None:
-            yield compaction
+            return compaction
+    return None

@@ -54,7 +54,7 @@ class SessionTables:
 
     def model_calls(self) -> list[Record]:
         """Every attempt at a provider, in order."""
-        calls = self._table("model_call", _CALLS, "api_request_id", _same)
+        calls = self._table("model_call", _CALLS, "api_request_id", dict)
         return sorted(calls, key=lambda call: (call["started_at"], call["api_request_id"]))
 
     def _table(self, kind: str, query: str, key: str, load: Callable[[Record], Record]) -> Iterator[Record]:
@@ -117,10 +117,6 @@ class SessionTables:
     def _note(self, where: str, text: str) -> None:
         if self._damage is not None:
             self._damage.append({"record": "damage", "where": where, "text": text})
-
-
-def _same(row: Record) -> Record:
-    return row
 
 
 def _turn(row: Record) -> Record:

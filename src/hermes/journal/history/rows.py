@@ -107,21 +107,21 @@ def turns_of(connection: JournalConnection, session_id: str, first: int = 0) -> 
 
 def find_turn(connection: JournalConnection, turn_id: str) -> TurnFacts | None:
     """The turn of that id, of any session."""
-    row = connection.execute(f"SELECT {_TURN_FACTS} FROM turns WHERE id = ?", (turn_id,)).fetchone()
-    return None if row is None else TurnFacts(*row)
+    return _first_turn(connection, "id = ?", turn_id)
 
 
 def last_turn(connection: JournalConnection, session_id: str) -> TurnFacts | None:
     """The last turn of a session that was not undone."""
-    query = f"SELECT {_TURN_FACTS} FROM turns WHERE session_id = ? AND undone = 0 ORDER BY ordinal DESC LIMIT 1"
-    row = connection.execute(query, (session_id,)).fetchone()
-    return None if row is None else TurnFacts(*row)
+    return _first_turn(connection, "session_id = ? AND undone = 0 ORDER BY ordinal DESC LIMIT 1", session_id)
 
 
 def find_request(connection: JournalConnection, session_id: str, request_key: str) -> TurnFacts | None:
     """The turn of a session with that idempotency key."""
-    query = f"SELECT {_TURN_FACTS} FROM turns WHERE session_id = ? AND request_key = ?"
-    row = connection.execute(query, (session_id, request_key)).fetchone()
+    return _first_turn(connection, "session_id = ? AND request_key = ?", session_id, request_key)
+
+
+def _first_turn(connection: JournalConnection, where: str, *values: str) -> TurnFacts | None:
+    row = connection.execute(f"SELECT {_TURN_FACTS} FROM turns WHERE {where}", values).fetchone()
     return None if row is None else TurnFacts(*row)
 
 

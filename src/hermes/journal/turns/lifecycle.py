@@ -11,6 +11,7 @@ from hermes.base.errors import JournalError, QueueFull, SessionBusy, UnfinishedT
 from hermes.journal import records
 from hermes.journal.bodies import clean_text, message_text, pack, to_json, unpack
 from hermes.journal.events import last_record, read_turn, readable
+from hermes.journal.history.rows import FAMILY
 from hermes.journal.leases import Lease, SessionInfo, create_session, is_stored, take_lease
 from hermes.journal.runner import Runner
 from hermes.journal.store.connection import JournalConnection, now
@@ -213,11 +214,9 @@ def close_children(store: Store, runner: Runner, session_id: str) -> None:
 
     def write(connection: JournalConnection) -> None:
         rows = connection.execute(
-            "WITH RECURSIVE family(id) AS (SELECT id FROM sessions WHERE parent_id = ? "
-            "UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_id = f.id) "
-            "SELECT t.session_id, t.id, s.runner FROM family f JOIN sessions s ON s.id = f.id "
-            "JOIN turns t ON t.session_id = s.id WHERE t.state = 'running'",
-            (session_id,),
+            f"{FAMILY}SELECT t.session_id, t.id, s.runner FROM family f JOIN sessions s ON s.id = f.id "
+            "JOIN turns t ON t.session_id = s.id WHERE t.state = 'running' AND s.id <> :id",
+            {"id": session_id},
         ).fetchall()
         for child_id, turn_id, owner in rows:
             if owner is None or not runner.is_alive(owner):

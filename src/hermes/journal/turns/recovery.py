@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from hermes.journal.bodies import to_json
+from hermes.journal.history.rows import FAMILY
 from hermes.journal.records import CallRecord, ClaimRecord, StoredCall, StoredReply
 from hermes.journal.runner import Runner
 from hermes.journal.store.connection import JournalConnection
@@ -27,13 +28,10 @@ _NOT_RUN = "The turn ended before this call was run."
 _WITHHELD = "The call ended and its result is recorded, but the turn failed before plugins could check it."
 
 #: The steps of the turn and of the sessions it delegated to, and the answers to their questions: what only grows.
-_PROGRESS = """
-    WITH RECURSIVE family(id) AS (
-        SELECT id FROM sessions WHERE parent_id = :session
-        UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_id = f.id
-    )
-    SELECT (SELECT count(*) FROM events WHERE session_id = :session AND turn_id = :turn AND effect IS NOT NULL)
-        + (SELECT count(*) FROM events e JOIN family f ON e.session_id = f.id WHERE e.effect IS NOT NULL)
+_PROGRESS = f"""
+    {FAMILY}
+    SELECT (SELECT count(*) FROM events e JOIN family f ON e.session_id = f.id WHERE e.effect IS NOT NULL
+            AND (e.session_id <> :id OR e.turn_id = :turn))
         + (SELECT count(*) FROM questions WHERE turn_id = :turn AND answered_at IS NOT NULL)
 """
 
@@ -47,7 +45,7 @@ def settle_claims(turn: TurnJournal) -> None:
 
 def count_progress(connection: JournalConnection, turn: TurnJournal) -> int:
     """How much of a turn is recorded: more than at the last take-up means that it gets somewhere."""
-    return connection.execute(_PROGRESS, {"session": turn.session_id, "turn": turn.id}).fetchone()[0]
+    return connection.execute(_PROGRESS, {"id": turn.session_id, "turn": turn.id}).fetchone()[0]
 
 
 def is_exhausted(state: str, attempts: int) -> bool:

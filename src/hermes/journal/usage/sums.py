@@ -6,10 +6,10 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes.journal.history.rows import FAMILY
+from hermes.journal.store.connection import JournalConnection, placeholders
 from hermes.journal.turns.steps import NOT_ASIDE, PLUGIN_KEY
 
 if TYPE_CHECKING:
-    from hermes.journal.store.connection import JournalConnection
     from hermes.journal.store.port import Store
 
 _COLUMNS = (
@@ -75,13 +75,11 @@ def spent_today(store: Store, *, plugin: str = "", principal: str = "", own: fro
         # First the rows, then the sum: a row that is written in between counts twice for a moment, never not at all.
         written: set[str] = set()
         for table in ("model_calls", "outside_calls") if own else ():
-            marks = ", ".join("?" * len(own))
             # Those of yesterday too: they are written, and count no more.
-            query = f"SELECT api_request_id FROM {table} WHERE api_request_id IN ({marks})"
+            query = f"SELECT api_request_id FROM {table} WHERE api_request_id IN ({placeholders(tuple(own))})"
             written.update(row[0] for row in connection.execute(query, tuple(own)))
-        return SharedSum(
-            Spent(*connection.execute(_SUM.format(condition=condition), values).fetchone()), frozenset(written)
-        )
+        spent = Spent(*connection.execute(_SUM.format(condition=condition), values).fetchone())
+        return SharedSum(spent, frozenset(written))
 
     return store.read(read) if store.exists() else SharedSum(Spent(), frozenset())
 

@@ -53,12 +53,9 @@ class Scorer(Protocol):
 def make_scorer(text: str) -> Scorer:
     """``exact``, ``regex``, ``schema:FILE``, ``command:COMMAND`` or ``judge``. Raises ``HermesError`` for others."""
     kind, _, rest = text.partition(":")
-    if kind == "exact":
-        return _exact
-    if kind == "regex":
-        return _regex
-    if kind == "judge":
-        return _judge
+    plain: dict[str, Scorer] = {"exact": _exact, "regex": _regex, "judge": _judge}
+    if kind in plain:
+        return plain[kind]
     if kind == "schema":
         return _schema(rest)
     if kind == "command" and rest:

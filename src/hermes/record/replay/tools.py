@@ -6,6 +6,7 @@ import re
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, cast, get_args
 
 from msgspec.structs import replace
@@ -46,7 +47,7 @@ class RecordedTools:
             if callable(tool.untrusted) and tool.untrusted is not fetches:
                 recorded = replace(recorded, untrusted=self._was_marked)
             if tool.available is not None:
-                recorded = replace(recorded, available=_always(tool.name in offered))
+                recorded = replace(recorded, available=partial(offered.__contains__, tool.name))
             registry.add(recorded, override=True)
         effects = self._effects()
         for name, definition in offered.items():
@@ -127,10 +128,6 @@ class RecordedTools:
             for key, call in turn.tool_calls().items():
                 effects[call.name] = turn.effects[key]
         return effects
-
-
-def _always(answer: bool) -> Callable[[], bool]:
-    return lambda: answer
 
 
 class RecordedInputs:

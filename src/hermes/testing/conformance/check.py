@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import inspect
 import logging
@@ -10,7 +9,7 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -135,11 +134,9 @@ class ConformanceCheck:
 
     def _load(self, fail_at: int = 0) -> ConformanceHost | None:
         """A host with the plugin in it, or ``None`` when the plugin cannot be loaded."""
-        failure = LoadFailure()
 
         def load() -> ConformanceHost:
-            with failure.watching():
-                return ConformanceHost(self._plugin, settings=self._settings, cwd=self._cwd, fail_at=fail_at)
+            return ConformanceHost(self._plugin, settings=self._settings, cwd=self._cwd, fail_at=fail_at)
 
         result = self._guard.call(self._register, "complete", load)
         if not result.finished:
@@ -151,7 +148,7 @@ class ConformanceCheck:
         self._hosts.append(host)
         if host.plugin.status == "failed":
             if not fail_at:
-                self._findings.add("load", host.plugin.error, failure.source(self._register.source))
+                self._findings.add("load", host.plugin.error, _source_of(host.plugin.failure, self._register.source))
             return None
         return host
 
@@ -246,35 +243,12 @@ class ConformanceCheck:
 # -- the process while a plugin is loaded ------------------------------------------------------------------------------
 
 
-class LoadFailure(logging.Handler):
-    """Catches the exception that kept a plugin from loading: the loader logs it and does not keep it."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
-        self.error: BaseException | None = None
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info and record.exc_info[1] is not None:
-            self.error = record.exc_info[1]
-
-    @contextlib.contextmanager
-    def watching(self) -> Generator[None]:
-        log = logging.getLogger("hermes.plugins")
-        level = log.level
-        log.addHandler(self)
-        log.setLevel(logging.DEBUG)
-        try:
-            yield
-        finally:
-            log.removeHandler(self)
-            log.setLevel(level)
-
-    def source(self, start: SourceLine) -> SourceLine:
-        """The line to look at; ``start`` where none is known."""
-        if isinstance(self.error, SyntaxError) and self.error.filename:
-            return SourceLine(self.error.filename, self.error.lineno or 1)
-        found = SourceLine() if self.error is None else raised_at(self.error)
-        return found if found.file else start
+def _source_of(error: BaseException | None, start: SourceLine) -> SourceLine:
+    """The line that kept a plugin from loading; ``start`` where none is known."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return SourceLine(error.filename, error.lineno or 1)
+    found = SourceLine() if error is None else raised_at(error)
+    return found if found.file else start
 
 
 def _process_state() -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes.base.config.files import replace_file
 from hermes.base.version import __version__
@@ -249,17 +250,10 @@ class _Trajectory:
         own = sum((step.usage for turn in turns for step in turn.steps if step.usage is not None), UsageRecord())
         costs = [child["final_metrics"].get("total_cost_usd") for child in self._embedded]
         known = [cost for cost in (own.cost_usd, *costs) if cost is not None]
-        extra = {"reasoning_tokens": own.reasoning_tokens, "cache_write_tokens": own.cache_write_tokens}
-        return no_nulls(
-            {
-                "total_prompt_tokens": own.prompt_tokens,
-                "total_completion_tokens": own.output_tokens,
-                "total_cached_tokens": own.cache_read_tokens,
-                "total_cost_usd": sum(known) if known else None,
-                "total_steps": len(self._steps),
-                "extra": {name: count for name, count in extra.items() if count} or None,
-            }
-        )
+        sums = metrics(replace(own, cost_usd=sum(known) if known else None))
+        extra = sums.pop("extra", None)
+        totals = {f"total_{name}": value for name, value in sums.items()}
+        return no_nulls({**totals, "total_steps": len(self._steps), "extra": extra})
 
 
 def _in_order(turn: TurnRecord) -> Iterator[ModelStep | ToolStep | Mark]:

@@ -70,11 +70,7 @@ def _nanoseconds(seconds: float) -> str:
 
 
 def _attributes(attributes: Attributes) -> list[dict[str, Any]]:
-    return [
-        # Most are text, and a long session has a quarter of a million of them.
-        {"key": name, "value": {"stringValue": value} if value.__class__ is str else _value(value)}
-        for name, value in attributes.items()
-    ]
+    return [{"key": name, "value": _value(value)} for name, value in attributes.items()]
 
 
 def _value(value: str | int | float | bool | list[str]) -> dict[str, Any]:

@@ -91,7 +91,9 @@ def _pairing(events: list[Event]) -> Iterator[str]:
         if _at(end) <= _at(start):
             yield f"{_who(start)}: does not end later than it starts"
         yield from _nesting(start, end, starts, ends)
-    yield from _parents_of_marks(events, starts)
+    for event in events:
+        if event["kind"] == "mark" and event["parent_uuid"] is not None and event["parent_uuid"] not in starts:
+            yield f"mark {event['name']}: its parent {event['parent_uuid']} is not in the stream"
     yield from _order(list(starts.values()), ends)
 
 
@@ -105,12 +107,6 @@ def _nesting(start: Event, end: Event, starts: dict[str, Event], ends: dict[str,
             yield f"{_who(start)}: its parent {parent} is not in the stream"
     elif _at(start) < _at(starts[parent]) or (parent in ends and _at(end) > _at(ends[parent])):
         yield f"{_who(start)}: is not within {_who(starts[parent])}"
-
-
-def _parents_of_marks(events: list[Event], starts: dict[str, Event]) -> Iterator[str]:
-    for event in events:
-        if event["kind"] == "mark" and event["parent_uuid"] is not None and event["parent_uuid"] not in starts:
-            yield f"mark {event['name']}: its parent {event['parent_uuid']} is not in the stream"
 
 
 def _order(starts: list[Event], ends: dict[str, Event]) -> Iterator[str]:

@@ -53,12 +53,15 @@ def copy_journal(source: Store, target: Store, progress: Callable[[str, int], ob
     _refuse_while_in_use(source)
 
     def copy(reader: JournalConnection, writer: JournalConnection) -> dict[str, int]:
-        _require_empty_tables(writer, found, target.location)
+        for table in found:
+            if writer.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None:
+                used = f"{target.location} holds records already ({table})"
+                raise JournalError(f"{used}; a journal is only copied to an empty one")
         copied: dict[str, int] = {}
         for table, columns in found.items():
             copied[table] = _copy_table(reader, writer, table, columns)
             progress(table, copied[table])
-        counts = {table: _count(writer, table) for table in found}
+        counts = {table: writer.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in found}
         if counts != copied:
             raise JournalError(f"{target.location} has other numbers of rows than the source; nothing was copied")
         if new := _broken_chains(writer) - _broken_chains(reader):
@@ -80,12 +83,6 @@ def _refuse_while_in_use(source: Store) -> None:
                 )
 
 
-def _require_empty_tables(writer: JournalConnection, found: dict[str, list[str]], where: str) -> None:
-    for table in found:
-        if writer.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None:
-            raise JournalError(f"{where} holds records already ({table}); a journal is only copied to an empty one")
-
-
 def _copy_table(reader: JournalConnection, writer: JournalConnection, table: str, columns: list[str]) -> int:
     names = ", ".join(columns)
     order = f" ORDER BY {_ORDERED[table]}" if table in _ORDERED else ""
@@ -100,10 +97,6 @@ def _copy_table(reader: JournalConnection, writer: JournalConnection, table: str
         writer.execute(f"INSERT INTO {table} ({names}) VALUES {marks}", [value for row in batch for value in row])
         count += len(batch)
     return count
-
-
-def _count(connection: JournalConnection, table: str) -> int:
-    return connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
 
 
 def _broken_chains(connection: JournalConnection) -> set[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Generator
 from pathlib import Path
 
 from hermes.base.errors import JournalCorrupt, JournalError, JournalTooNew
@@ -104,16 +103,6 @@ def empty_journal(version: int | None = None) -> sqlite3.Connection:
 def needs_migration(connection: sqlite3.Connection) -> bool:
     """Whether the file has an older schema than this program."""
     return _version(connection) < len(schema.MIGRATIONS)
-
-
-@contextlib.contextmanager
-def erasing(connection: JournalConnection) -> Generator[None]:
-    """While it is open, what is deleted is gone from the disk too, and not just out of reach."""
-    connection.execute("PRAGMA secure_delete=ON")
-    try:
-        yield
-    finally:
-        connection.execute("PRAGMA secure_delete=OFF")
 
 
 def give_back_space(connection: JournalConnection) -> None:

@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -94,9 +94,14 @@ class SqliteStore(Store):
     def number_on(self, connection: JournalConnection) -> None:
         """SQLite follows the highest number by itself."""
 
-    def erasing(self, connection: JournalConnection) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def erasing(self, connection: JournalConnection) -> Generator[None]:
         """While it is open, what is deleted is overwritten. A transaction has the file to itself."""
-        return database.erasing(connection)
+        connection.execute("PRAGMA secure_delete=ON")
+        try:
+            yield
+        finally:
+            connection.execute("PRAGMA secure_delete=OFF")
 
     def give_back_space(self) -> None:
         """Make the file smaller."""
