@@ -132,6 +132,6 @@ def test_open_points_are_told_to_a_summary(make_host: HostFactory) -> None:
         host = make_host(provider)
         session_id, _ = run(host)
         messages = host.sessions.messages(session_id)
-        told = host.runtime.memory.before_compress(messages)
+        told = open_points(messages)
     assert told.splitlines()[1:] == ["- [in_progress] 2: Write the test", "- [pending] 3: Ship it"]
     assert open_points(messages[:1]) == ""

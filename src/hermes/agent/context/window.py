@@ -307,8 +307,12 @@ def _listed(endpoint: Endpoint) -> int | None:
 
 
 def _notes(memory: Memory | None, messages: list[Message]) -> str:
+    """What a summary of these messages should not lose: open points, and what the memory wants."""
+    from hermes.agent.tools.todo import open_points
+
     try:
-        return "" if memory is None else memory.before_compress(messages)
+        kept = "" if memory is None else memory.before_compress(messages)
     except Exception as error:  # memory must not stop the compaction
         log.warning("what memory wanted to add to the summary is left out: %s", describe(error))
-        return ""
+        kept = ""
+    return "\n\n".join(text for text in (open_points(messages), kept) if text)

@@ -130,8 +130,5 @@ class Memory:
         return []
 
     def before_compress(self, messages: list[Message]) -> str:
-        """What a summary of these messages should not lose: open points, and what the provider says."""
-        from hermes.agent.tools.todo import open_points
-
-        kept = "" if self.provided is None else self.provided.before_compress(messages)
-        return "\n\n".join(text for text in (open_points(messages), kept) if text)
+        """What the provider wants a summary of these messages to keep."""
+        return "" if self.provided is None else self.provided.before_compress(messages)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -24,8 +23,7 @@ Item = dict[str, str]
 Message = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class TodoList:
+class TodoList(msgspec.Struct, frozen=True):
     """The items as the calls of one batch see them; the journal has them once the batch is over."""
 
     batch: tuple[str, str]

@@ -363,7 +363,8 @@ def _can_withdraw(output: Output) -> bool:
 def _report_fallback(session: Session, result: TurnResult) -> None:
     """Report on stderr that a fallback answered, for outputs that show no events."""
     first = session.models.endpoints[0]
-    reason = session.models.source.health.failure(first)
+    health = session.models.source.health
+    reason = health.failure(first) if health is not None else None
     if result.status in ("completed", "incomplete") and reason is not None:
         from hermes.models.failures import describe
 
