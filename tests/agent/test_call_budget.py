@@ -116,8 +116,9 @@ def host(home: Path, workdir: Path) -> Generator[Host]:
 @pytest.mark.parametrize(
     ("message", "functions", "calls"),
     [
-        pytest.param("SAY warm", 280, 500, id="say"),
-        pytest.param('CALL read_file {"path": "note.txt"}', 425, 970, id="read"),
+        pytest.param("SAY warm", 280, 470, id="say"),
+        # 45 of these calls only while the file is so new that its time stamps say nothing.
+        pytest.param('CALL read_file {"path": "note.txt"}', 420, 985, id="read"),
         pytest.param('CALL terminal {"command": "cat note.txt"}', 500, 1160, id="command"),
     ],
 )

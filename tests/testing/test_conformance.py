@@ -311,7 +311,7 @@ def test_a_bad_plugin_is_found_out(rule: str, tmp_path: Path) -> None:
 
 
 def test_a_plugin_that_does_everything_right_is_left_in_peace() -> None:
-    recorder = EventRecorder()
+    recorder, events = EventRecorder(), list[Any]()
 
     def register(ctx: Any) -> None:
         recorder.register(ctx)
@@ -321,6 +321,7 @@ def test_a_plugin_that_does_everything_right_is_left_in_peace() -> None:
         ctx.register_cli_command("hello", "say hello", declare)
         ctx.register_hook("pre_api_request", ask_model)
         ctx.register_hook("post_tool_call", ask_model, background=True)
+        ctx.register_event_sink(events.append)
 
     def double(args: dict[str, Any], **_keywords: Any) -> str:
         number = args.get("n")

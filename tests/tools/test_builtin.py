@@ -49,6 +49,12 @@ def test_what_each_tool_may_do_to_the_world() -> None:
     assert [tool.toolset for tool in TOOLS.values()] == ["terminal", "terminal", "file", "file", "file", "file"]
 
 
+def test_a_tool_that_shows_files_says_which_of_them_strangers_may_have_written() -> None:
+    shows = [tool for tool in TOOLS.values() if tool.declares and tool.declares.reads and not tool.declares.writes]
+    assert shows
+    assert [tool.name for tool in shows if not tool.untrusted] == []
+
+
 def test_tools_name_the_files_they_write(context: ToolContext, workdir: Path) -> None:
     for name, args in (("write_file", {"path": "a"}), ("patch", {"mode": "replace", "path": "a"})):
         declared = TOOLS[name].declares

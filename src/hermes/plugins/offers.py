@@ -19,6 +19,8 @@ SELECTED_BY = {
     "memory_provider": "memory.provider",
     "platform": "gateway.platforms",
     "model_provider": "model.provider",
+    "slack_action_handler": "gateway.platforms",
+    "web_search_provider": "web.search_backend",
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
@@ -17,8 +16,7 @@ _UNSET = object()
 Path = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SettingChange:
+class SettingChange(msgspec.Struct, frozen=True):
     """One setting that differs; an entry of a list of plugins counts for itself."""
 
     path: Path
@@ -32,8 +30,7 @@ class SettingChange:
         return f"{name}: {_shown(self.before)} -> {_shown(self.after)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Bisection:
+class Bisection(msgspec.Struct, frozen=True):
     """The change that flips the run, how many there were, and how the run differs with it."""
 
     culprit: SettingChange | None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, cast
 
@@ -26,8 +25,7 @@ _LAST = 1_000_000_000
 _KINDS = {"window": 0, "compact": 1, "budget": 2, "model": 3, "tool": 4, "steer": 5, "continue": 6, "verify": 7}
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """One thing that is not the same in two runs. ``None`` is what one of them does not have."""
 
     session_id: str

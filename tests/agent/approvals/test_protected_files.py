@@ -29,7 +29,7 @@ PERSONAL = [
 OF_HERMES = [".env", "config.yaml", "auth.json", "auth.json.corrupt", "state.db", "state.db-wal", "search.db", "a2a.db"]
 
 
-def run_file_head(args: dict[str, Any], context: ToolContext) -> str:
+def run_sample_head(args: dict[str, Any], context: ToolContext) -> str:
     """A tool as docs/architecture.md says to write one."""
     try:
         with context.open(args.get("path")) as file:
@@ -44,12 +44,12 @@ def run_careless(args: dict[str, Any], context: ToolContext) -> str:
 
 
 PATH = fields(["path"], path=text())
-FILE_HEAD = Tool(
-    "file_head",
+SAMPLE_HEAD = Tool(
+    "sample_head",
     "file",
     "Show the first lines of a file.",
     PATH,
-    run_file_head,
+    run_sample_head,
     "pure",
     Declaration(reads=("path",), is_guarded=True, shown=Shown(subject=("path",))),
 )
@@ -76,7 +76,7 @@ def host(make_host: HostFactory, home: Path, tmp_path: Path, monkeypatch: pytest
     with ScriptedProvider([]) as provider:
         host = make_host(provider)
         host.sessions.list(limit=1)  # the journal is there from now on
-        host.tools.add_builtin([FILE_HEAD, CARELESS])
+        host.tools.add_builtin([SAMPLE_HEAD, CARELESS])
         for tool in (OF_PLUGIN, OF_SILENT_PLUGIN, NESTED):
             host.tools.add(tool)
         for path in [*(person / name for name in PERSONAL), *(home / name for name in OF_HERMES)]:
@@ -114,7 +114,7 @@ def path_tools(host: Host) -> list[Tool]:
 def test_every_tool_that_takes_a_path_is_tried(host: Host) -> None:
     assert {tool.name for tool in path_tools(host)} == {
         *("read_file", "search_files", "write_file", "patch", "vision_analyze", "skill_view"),
-        *("file_head", "careless", "slurp", "gulp", "sip"),
+        *("sample_head", "careless", "slurp", "gulp", "sip"),
     }
 
 
@@ -135,7 +135,7 @@ def test_no_tool_hands_out_a_protected_file(host: Host, home: Path, workdir: Pat
 
 def test_ordinary_files_are_read(host: Host, workdir: Path) -> None:
     (workdir / "notes.txt").write_text("hello\n")
-    for name in ("file_head", "careless", "slurp", "gulp", "read_file"):
+    for name in ("sample_head", "careless", "slurp", "gulp", "read_file"):
         assert "hello" in host.services.dispatch_tool(name, {"path": "notes.txt"}), name
 
 

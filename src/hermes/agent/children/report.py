@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -36,8 +35,7 @@ Record = dict[str, Any]
 _TRACE_LINE = 90
 
 
-@dataclass(frozen=True, slots=True)
-class ChildReport:
+class ChildReport(msgspec.Struct, frozen=True):
     """How a child ended, as its entry in the result."""
 
     status: ChildStatus
@@ -56,8 +54,7 @@ class ChildReport:
         return int(self.fields["duration_seconds"] * 1000)
 
 
-@dataclass(frozen=True, slots=True)
-class _RecordedChild:
+class _RecordedChild(msgspec.Struct, frozen=True):
     """What the journal has of a child: its one turn, with the records and model calls of that."""
 
     session: SessionFacts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, cast
 
@@ -25,8 +24,7 @@ _USABLE = 0.9
 _LENGTHS = tuple(64_000 >> halvings for halvings in range(9))
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionLimits:
+class CompactionLimits(msgspec.Struct, frozen=True):
     """How much may stay, in tokens and messages."""
 
     #: Kept word for word at the end.
@@ -44,8 +42,7 @@ class CompactionLimits:
     cut_everything: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionPlan:
+class CompactionPlan(msgspec.Struct, frozen=True):
     """A conversation in three parts. Put together they are the conversation, unchanged."""
 
     head: list[Message]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, cast
+
+import msgspec
 
 from hermes.journal.bodies import message_text, unpack
 from hermes.journal.history.rows import ancestors, family_ids
@@ -21,8 +22,7 @@ _TOOL_CALLS = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class PassageMessage:
+class PassageMessage(msgspec.Struct, frozen=True):
     """A message in its conversation."""
 
     id: int
@@ -32,8 +32,7 @@ class PassageMessage:
     calls: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(msgspec.Struct, frozen=True):
     """Some messages in order, and how many there are before and after them."""
 
     messages: list[PassageMessage]

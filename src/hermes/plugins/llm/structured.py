@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,8 +28,7 @@ _FENCE = re.compile(r"```[ \t]*(?:json)?[ \t]*\r?\n?", re.IGNORECASE)
 _MAX_PROBLEM_CHARS = 500
 
 
-@dataclass(frozen=True, slots=True)
-class StructuredQuestion:
+class StructuredQuestion(msgspec.Struct, frozen=True):
     """What a plugin asks for, checked: ``ValueError`` says what is wrong with it."""
 
     messages: list[Message]

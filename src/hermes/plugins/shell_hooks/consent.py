@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -37,8 +36,7 @@ class _ConsentFile(msgspec.Struct):
     approvals: list[Approval] = []
 
 
-@dataclass(frozen=True, slots=True)
-class ConsentQuestion:
+class ConsentQuestion(msgspec.Struct, frozen=True):
     """What the user is asked to accept: a command as it is now."""
 
     command: HookCommand

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -28,8 +27,7 @@ Verdict = Literal["allowed", "asked", "blocked"]
 _LONGEST_SUBJECT = 100
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedCall:
+class JudgedCall(msgspec.Struct, frozen=True):
     """A recorded call, what the policy says of it now, and what happened then."""
 
     session_id: str

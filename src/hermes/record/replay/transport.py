@@ -6,7 +6,6 @@ import re
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
 import msgspec
@@ -31,8 +30,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 _FENCE = re.compile(rb"(</?[a-z]+-)[0-9a-f]{8}(?=[->])")
 
 
-@dataclass(frozen=True, slots=True)
-class Miss:
+class Miss(msgspec.Struct, frozen=True):
     """A request beside the conversation that the record has no answer to, and the nearest one that it has."""
 
     request: dict[str, Any]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Annotated, Any, ParamSpec, TypeVar, Unpack, cast, get_args, get_origin, get_type_hints, overload
 
 import msgspec
@@ -34,8 +33,7 @@ _REST_PARAMETER = re.compile(r"^\s*:param\s+(?:\S+\s+)?(\w+):\s*(.*)$")
 _SECTION = re.compile(r"^\s*(Args|Arguments|Parameters|Returns?|Yields?|Raises|Examples?|Notes?):\s*$")
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOptions:
+class ToolOptions(msgspec.Struct, frozen=True):
     """What the ``tool`` decorator was given. Empty fields are taken from the function."""
 
     name: str = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -15,8 +14,7 @@ from hermes.testing.scripted.formats import chat_messages
 from hermes.testing.scripted.replies import ScriptedReply, failure, reply_from_json
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedRequest:
+class RecordedRequest(msgspec.Struct, frozen=True):
     """One request the server received."""
 
     number: int

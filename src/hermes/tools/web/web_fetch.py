@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Any
@@ -36,8 +35,7 @@ class FetchError(Exception):
     """Why a URL has no text; the message is for the model."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """The text of a URL."""
 
     url: str

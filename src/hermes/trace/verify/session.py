@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
@@ -15,8 +14,7 @@ from hermes.journal.records import STEP_DONE, ReplyRecord, convert_record, step_
 Record = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class JournalProblem:
+class JournalProblem(msgspec.Struct, frozen=True):
     """Something a whole session would not show."""
 
     turn: int
@@ -92,8 +90,7 @@ def _gaps(events: list[Record]) -> Iterator[JournalProblem]:
             return
 
 
-@dataclass(frozen=True, slots=True)
-class _TurnPart:
+class _TurnPart(msgspec.Struct, frozen=True):
     """One turn of the session with what belongs to it."""
 
     turn: Record

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -33,8 +32,7 @@ EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "
 LEAST_BUDGET = 1_024
 
 
-@dataclass(frozen=True, slots=True)
-class Abilities:
+class Abilities(msgspec.Struct, frozen=True):
     """What one model takes."""
 
     #: The most it can answer, or a sane guess.

@@ -93,9 +93,9 @@ def _greet(dialogue: Dialogue, notices: Sequence[str]) -> None:
 def _farewell(dialogue: Dialogue) -> int:
     session_id = dialogue.conversation.session.id
     if sys.stderr.isatty():  # read by a person
-        if dialogue.waiting:
-            print(f"{plural(len(dialogue.waiting), 'message')} not sent:", file=sys.stderr)
-        for text in dialogue.waiting:
+        if dialogue.turns.waiting:
+            print(f"{plural(len(dialogue.turns.waiting), 'message')} not sent:", file=sys.stderr)
+        for text in dialogue.turns.waiting:
             print(f"  {one_line(text)}", file=sys.stderr)
         if dialogue.host.sessions.turn_count(session_id):
             print(f"Continue with: hermes chat --resume {session_id}", file=sys.stderr)

@@ -107,7 +107,7 @@ class Dialogue:
         self.unanswered = 0
         self._display = display
         self._attended = attended
-        self._turns = TurnQueue(host.workers, self._run_turn, self._changed)
+        self.turns = TurnQueue(host.workers, self._run_turn, self._changed)
         #: What is to be done on the thread of the input.
         self._inbox: queue.Queue[Callable[[], None]] = queue.Queue()
         self._leaving = threading.Lock()
@@ -145,7 +145,7 @@ class Dialogue:
     def ctrl_c(self) -> None:
         """Stop the running turn or command; the second time in a row, leave."""
         now = time.monotonic()
-        is_second = now - self._last_ctrl_c < _AGAIN_SECONDS or self._turns.is_stopping
+        is_second = now - self._last_ctrl_c < _AGAIN_SECONDS or self.turns.is_stopping
         self._last_ctrl_c = now
         if self.exit_code is not None:
             self._display.end()
@@ -155,7 +155,7 @@ class Dialogue:
             self._display.note("Press Ctrl-C again to quit, or use /quit or Ctrl-D.")
         else:
             if not self._is_in_shell:
-                self._turns.stop(BY_KEY)
+                self.turns.stop(BY_KEY)
             self._stop_command()
             for waiting in tuple(self._waiting_commands):
                 waiting.cancel(BY_KEY)
@@ -166,7 +166,7 @@ class Dialogue:
             is_first = self.exit_code is None
             if is_first:
                 self.exit_code = code
-        self._turns.close(reason, insist=insist)
+        self.turns.close(reason, insist=insist)
         self._stop_command()
         if is_first:
             threading.Thread(target=self._finish_leaving, name="hermes-leaving", daemon=True).start()
@@ -186,12 +186,7 @@ class Dialogue:
     @property
     def is_idle(self) -> bool:
         """Whether all input is handled and no turn is running."""
-        return not self._turns.is_working and not self._inbox.unfinished_tasks
-
-    @property
-    def waiting(self) -> list[str]:
-        """The messages waiting for the turn to end."""
-        return self._turns.waiting
+        return not self.turns.is_working and not self._inbox.unfinished_tasks
 
     def take_message(self, text: str) -> bool:
         """Answer a message of a plugin, as soon as what was typed before is handled. False when the user leaves."""
@@ -208,29 +203,24 @@ class Dialogue:
 
     @property
     def is_working(self) -> bool:
-        return self._turns.is_working
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether the running turn was interrupted."""
-        return self._turns.is_stopping
+        return self.turns.is_working
 
     @property
     def queued(self) -> int:
-        return len(self._turns.waiting)
+        return len(self.turns.waiting)
 
     def run(self, message: UserMessage) -> None:
-        self._turns.add(self._queued_turn(message))
+        self.turns.add(self._queued_turn(message))
 
     def queue(self, text: str) -> None:
-        self._turns.add(self._queued_turn(self._with_attachments(text)))
+        self.turns.add(self._queued_turn(self._with_attachments(text)))
         self._changed()
 
     def steer(self, text: str) -> bool:
         return self.is_working and self.conversation.session.steer(text)
 
     def stop(self, reason: str) -> None:
-        self._turns.stop(reason)
+        self.turns.stop(reason)
 
     def interrupt(self) -> Interrupt:
         return self._command or Interrupt()
@@ -299,7 +289,7 @@ class Dialogue:
         except HermesError:  # such as a file that is not there: to be corrected, not typed again
             self._display.restore_input(text)
             raise
-        if self._turns.add(self._queued_turn(message)):
+        if self.turns.add(self._queued_turn(message)):
             self._display.note(
                 f"Queued ({plural(self.queued, 'message')} waiting). Use /steer to reach the running turn."
             )
@@ -387,7 +377,7 @@ class Dialogue:
             self._command = None
         if wanted:
             finish = self.conversation.session.finish_open_turn
-            self._turns.add(QueuedTurn("", lambda stop: finish(listener=self._listen, interrupt=stop)))
+            self.turns.add(QueuedTurn("", lambda stop: finish(listener=self._listen, interrupt=stop)))
         elif state == "running" and interrupt.cancelled:
             self._is_undecided = True
         elif state == "running":
@@ -480,9 +470,9 @@ class Dialogue:
             command.cancel(BY_KEY)
 
     def _finish_leaving(self) -> None:
-        if not self._turns.wait_until_idle(_LEAVE_SECONDS):
-            self._turns.close(BY_KEY, insist=True)
-            self._turns.wait_until_idle(_HURRY_SECONDS)
+        if not self.turns.wait_until_idle(_LEAVE_SECONDS):
+            self.turns.close(BY_KEY, insist=True)
+            self.turns.wait_until_idle(_HURRY_SECONDS)
         with self._inbox.all_tasks_done:
             self._inbox.all_tasks_done.wait_for(lambda: not self._inbox.unfinished_tasks, _HURRY_SECONDS)
         self.over.set()

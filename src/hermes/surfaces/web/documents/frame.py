@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 
 import msgspec
@@ -44,8 +43,7 @@ def json_text(data: object) -> str:
     return _encode(data).decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-@dataclass(frozen=True, slots=True)
-class ViewFrame:
+class ViewFrame(msgspec.Struct, frozen=True):
     """What surrounds a view: navigation, colours, style and scripts."""
 
     #: The address of the page, and that of its server, whose files are the same after a restart.

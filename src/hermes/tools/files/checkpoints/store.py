@@ -12,7 +12,6 @@ import time
 import zlib
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -70,8 +69,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     changed_files: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SavedFile:
+class SavedFile(msgspec.Struct, frozen=True):
     """A path in a checkpoint: its state before, and the state that the turn left. ``left`` is None when unknown."""
 
     path: str

@@ -397,8 +397,8 @@ class Screen:
         is_asking = self._question is not None
         lines: list[str] = []
         if self._has_view:
-            lines = self._sized_view().live(rows, is_stopping=dialogue.is_stopping, is_asking=is_asking)
-        waiting = [one_line(text) for text in dialogue.waiting]
+            lines = self._sized_view().live(rows, is_stopping=dialogue.turns.is_stopping, is_asking=is_asking)
+        waiting = [one_line(text) for text in dialogue.turns.waiting]
         lines += [fitted(f"  queued: {text}", columns) for text in waiting[:_MOST_WAITING_SHOWN]]
         if self._question is not None:
             lines += word_wrapped(self._question.hint, columns)

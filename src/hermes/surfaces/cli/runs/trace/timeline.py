@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import msgspec
@@ -20,8 +19,7 @@ Children = dict[tuple[str, str], list[SessionRecord]]
 _LONGEST_LABEL = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One line: what it was, its start and end, its result."""
 
     depth: int
@@ -173,8 +171,7 @@ _COLOURS: dict[Kind, str] = {
 _FAILED = "31"
 
 
-@dataclass(frozen=True, slots=True)
-class ChartStyle:
+class ChartStyle(msgspec.Struct, frozen=True):
     """Width and character set of the chart."""
 
     width: int
