@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import tempfile
 import time
@@ -235,7 +234,7 @@ class _ReplayRun:
         redactor = Redactor()
         redactor.add_secrets(home_secrets(self._home, self._config, os.environ))
         result.differences = [
-            dataclasses.replace(one, before=redactor.mask_data(one.before), after=redactor.mask_data(one.after))
+            replace(one, before=redactor.mask_data(one.before), after=redactor.mask_data(one.after))
             for one in result.differences
         ]
 

@@ -148,7 +148,8 @@ def test_a_context_with_an_open_question_rejects_further_messages(home: Path, wo
             cancelled = await client.cancel_task(CancelTaskRequest(id=task.id))
             assert state_name(cancelled.status.state) == "canceled"
             later = await send(client, said("and this?", context_id=task.context_id))
-            assert state_name(later.status.state) == "completed" and artifact_text(later) == "fine"
+            assert state_name(later.status.state) == "completed", status_text(later)
+            assert artifact_text(later) == "fine"
 
     script = {"go": tool_call("terminal", {"command": RISKY}), "and this?": text("fine")}
     with ScriptedProvider(script) as provider, served(home, workdir, provider) as agent:
