@@ -87,7 +87,6 @@ class ActiveTask(EventQueue):
         #: Its turn was handed over.
         self.is_begun = False
         self._changed = asyncio.Event()
-        self._storing = asyncio.Lock()
         self.interrupt = Interrupt()
 
     @property
@@ -219,20 +218,21 @@ class ActiveTask(EventQueue):
 
     async def enqueue_event(self, event: Event) -> None:
         """Apply an event, store the task, and pass the event to webhooks and subscribers. Ignored after the end."""
-        async with self._storing:
-            if self.is_ended:
-                return
-            if isinstance(event, TaskStatusUpdateEvent):
-                if self.task.status.HasField("message"):
-                    self.task.history.append(self.task.status.message)
-                self.task.metadata.MergeFrom(event.metadata)
-                self.task.status.CopyFrom(event.status)
-            elif isinstance(event, TaskArtifactUpdateEvent):
-                append_artifact_to_task(self.task, event)
-            else:
-                raise TypeError(f"a task has no {type(event).__name__}")
-            is_stored = await self._store.put(self.task, self.owner)
-        await (self._report(event) if is_stored else self.refresh())
+        if self.is_ended:
+            return
+        if isinstance(event, TaskStatusUpdateEvent):
+            if self.task.status.HasField("message"):
+                self.task.history.append(self.task.status.message)
+            self.task.metadata.MergeFrom(event.metadata)
+            self.task.status.CopyFrom(event.status)
+        elif isinstance(event, TaskArtifactUpdateEvent):
+            append_artifact_to_task(self.task, event)
+        else:
+            raise TypeError(f"a task has no {type(event).__name__}")
+        if await self._store.put(self.task, self.owner):
+            await self._report(event)
+        else:
+            await self.refresh()
 
     async def _report(self, event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> None:
         await self._notify(self.id, event)
@@ -250,11 +250,9 @@ class ActiveTask(EventQueue):
 
     async def finish(self, state: TaskState, text: str = "", metadata: dict[str, object] | None = None) -> None:
         """Set the terminal state, unless the task has one."""
-        if self.is_ended:
-            async with self._storing:  # what ended it is stored when a caller learns of it
-                return
-        message = self.updater.new_agent_message([Part(text=text)]) if text else None
-        await self.updater.update_status(state, message, metadata=metadata)
+        if not self.is_ended:
+            message = self.updater.new_agent_message([Part(text=text)]) if text else None
+            await self.updater.update_status(state, message, metadata=metadata)
 
     # -- the job: answers the task to its end -------------------------------------------------------------------
 

@@ -286,6 +286,7 @@ class JournalTaskStore:
 
     def open_in(self, owner: str, context_id: str) -> dict[str, int]:
         """The ids and states of the tasks of a conversation that have not ended. Blocking."""
+        self.flush()
         query = f"SELECT id, state FROM a2a_tasks WHERE owner = ? AND context_id = ? AND {_OPEN}"
         return dict(self._store.read(lambda connection: connection.execute(query, (owner, context_id)).fetchall()))
 
