@@ -179,6 +179,7 @@ class _ReplayRun:
         )
         with host:
             host.models.driver.http = NoNetwork()
+            host.models.health = None  # what has failed in the recording is asked again as often
             host.runtime.contexts.servers = RecordedWindows(recording)
             host.approvals.keeps_rules = False
             self._transport.position = lambda session_id: _attempts_made(host, session_id)
@@ -354,7 +355,6 @@ class _ReplayRun:
         first = turn.attempts[0].body.parameters.get("model", "") if turn.attempts else ""
         provider = asked.provider if asked else self._recording.provider
         models = host.models.conversation(provider=provider, model=first or self._recording.model)
-        host.models.health = None  # what has failed in the recording is asked again as often
         return replace(models, max_retries=_NO_LIMIT)
 
     def _compare(self, host: Host, turn: TurnRecording) -> list[Difference]:

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from a2a.server.context import ServerCallContext
@@ -251,12 +252,13 @@ class JournalTaskStore:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    async def _read(self, work: Callable[[JournalConnection], T]) -> T:
-        def read() -> T:
-            self.flush()
-            return self._store.read(work)
+    def _read_all(self, work: Callable[[JournalConnection], T]) -> T:
+        """Read, with what is not stored yet. Blocking."""
+        self.flush()
+        return self._store.read(work)
 
-        return await self._workers.run(read)
+    async def _read(self, work: Callable[[JournalConnection], T]) -> T:
+        return await self._workers.run(partial(self._read_all, work))
 
     async def find(self, task_id: str, owner: str) -> StoredTask | None:
         """The task of an owner, if there is one with that id, and the server that answers it."""
@@ -286,9 +288,8 @@ class JournalTaskStore:
 
     def open_in(self, owner: str, context_id: str) -> dict[str, int]:
         """The ids and states of the tasks of a conversation that have not ended. Blocking."""
-        self.flush()
         query = f"SELECT id, state FROM a2a_tasks WHERE owner = ? AND context_id = ? AND {_OPEN}"
-        return dict(self._store.read(lambda connection: connection.execute(query, (owner, context_id)).fetchall()))
+        return dict(self._read_all(lambda connection: connection.execute(query, (owner, context_id)).fetchall()))
 
     async def list(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
         """The caller's tasks, those changed last first."""
