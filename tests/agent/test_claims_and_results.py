@@ -1,7 +1,11 @@
-"""The two records of a command: nothing runs before its claim is on disk, and no result that exists is lost."""
+"""The two records of a command: nothing runs before its claim is on disk, and no result that exists is lost.
+
+The result is written while the next answer is awaited, and costs no time of its own.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,12 +20,12 @@ from hermes.base.scope import Interrupt
 from hermes.host import Host
 from hermes.models.credentials.home_keys import HomeKeys
 from hermes.models.endpoint import Endpoint
-from hermes.testing import ScriptedProvider, failure, text, tool_call
+from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, failure, text, tool_call
 from hermes.tools.terminal import child_process, terminal
 from hermes.tools.terminal.child_process import ChildProcess
 from hermes.trace.verify.session import verify
 from support.configured import configured_host, tool_answers
-from support.waiting import finish
+from support.waiting import HANG, finish, wait_for, wait_until
 
 RUN = tool_call("terminal", {"command": "echo ran | tee -a effects.log"})
 RAN = {"output": "ran", "exit_code": 0, "error": None}
@@ -127,26 +131,49 @@ def test_a_call_that_starts_nothing_is_recorded(
 # -- the result ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("told", ["listener", "post_tool_call", "transform_tool_result", "pre_api_request", "server"])
-def test_a_result_is_written_before_anyone_is_told_of_it(
-    home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch, told: str
+def test_a_result_is_written_while_the_next_answer_is_awaited(
+    home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[bool] = []
+    """Not before the request is sent, which would cost time, and not after its answer, which may take minutes."""
+    before: list[set[str]] = []
+    may_answer = threading.Event()
     send = Connection.send
+
+    def look(connection: Connection, *arguments: Any) -> Any:
+        before.append(keys(host, session.id))
+        return send(connection, *arguments)
+
+    def answer(request: RecordedRequest) -> ScriptedReply:
+        if request.step == 0:
+            return RUN
+        wait_for(may_answer)
+        return text("Done.")
+
+    monkeypatch.setattr(Connection, "send", look)
+    with ScriptedProvider(answer) as provider, open_host(home, workdir, provider) as host:
+        session = host.new_session()
+        turn = threading.Thread(target=lambda: session.run("Go"), daemon=True)
+        turn.start()
+        try:
+            provider.wait_for_request(2)
+            wait_until(lambda: "tool:1.0" in keys(host, session.id), "the record of the result")
+        finally:
+            may_answer.set()
+            turn.join(HANG)
+    assert "tool:1.0" not in before[1]
+
+
+@pytest.mark.parametrize("told", ["listener", "post_tool_call", "transform_tool_result", "pre_api_request"])
+def test_a_result_is_written_before_anyone_is_told_of_it(home: Path, workdir: Path, told: str) -> None:
+    seen: list[bool] = []
 
     def look(event: object = None, **_: Any) -> None:
         if told != "listener" or type(event).__name__ == "ToolEnded":
             seen.append("tool:1.0" in keys(host, session.id))
 
-    def look_and_send(connection: Connection, *given: Any) -> Any:
-        look()
-        return send(connection, *given)
-
     with ScriptedProvider([RUN, text("Done.")]) as provider, open_host(home, workdir, provider) as host:
         session = host.new_session()
-        if told == "server":
-            monkeypatch.setattr(Connection, "send", look_and_send)
-        elif told != "listener":
+        if told != "listener":
             host.hooks.subscribe(told, "watcher", look)
         assert session.run("Go", listener=look if told == "listener" else ignore_events).answer == "Done."
     assert seen[-1] is True

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hermes.agent.approvals.guardrail import LoopGuardrail
+from hermes.agent.events import ignore_events
 from hermes.agent.workers import wait_for
 from hermes.base.errors import Interrupted, TurnSuspended
 from hermes.contract.events import CheckpointMissing, ToolEnded, ToolStarted
@@ -214,9 +215,18 @@ class ToolBatch:
                 return
             self._journal.step(slot.key, "done", effect, slot.call.record(outcome))
             slot.outcome = outcome
-        if slot.call.unsafe:
+        if slot.call.unsafe and not self._may_write_later(slot):
             self._journal.commit_soon()
         self._finish(slot, outcome)
+
+    def _may_write_later(self, slot: _Slot) -> bool:
+        """Whether a result can be written while the next answer is awaited: no one is told of it before."""
+        return (
+            self._listener is ignore_events
+            and not slot.call.is_observed
+            and not slot.call.context.command.undone
+            and all(other.outcome is not None for other in self._slots)
+        )
 
     def _finish(self, slot: _Slot, outcome: ToolOutcome) -> None:
         if slot.call.context.command.undone:

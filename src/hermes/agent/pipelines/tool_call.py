@@ -275,6 +275,12 @@ class ToolCall(msgspec.Struct):
         """Whether the call needs a write-ahead claim, because it must never run twice."""
         return self.tool is None or self.tool.effect == "unsafe"
 
+    @property
+    def is_observed(self) -> bool:
+        """Whether plugins see how the call ended, and may change what it was given."""
+        hooks = self.runtime.hooks
+        return hooks.post_tool_call is not None or hooks.transform_tool_result is not None
+
     def claim(self) -> ClaimRecord:
         """The write-ahead claim of the call, recorded before it starts."""
         return ClaimRecord(self.request.id, self.request.name, self.runtime.redactor.mask_data(self.args))
