@@ -1,6 +1,7 @@
-"""The two records of a command: nothing runs before its claim is on disk, and no result that exists is lost.
+"""The two records of a command: its claim, written while its shell starts, and its result, written after the request.
 
-The result is written while the next answer is awaited, and costs no time of its own.
+Neither costs time of its own, and no promise depends on that: nothing runs before its claim is on disk, and no result
+that exists is lost.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from hermes.agent.events import ignore_events
 from hermes.base.config.schema.sections import BudgetLimitsConfig, BudgetsConfig, CheckpointsConfig
 from hermes.base.errors import JournalError, LeaseLost
 from hermes.base.http.pool import Connection
-from hermes.base.scope import Interrupt
+from hermes.base.scope import Interrupt, Scope
 from hermes.host import Host
+from hermes.journal.store.sqlite import durability
 from hermes.models.credentials.home_keys import HomeKeys
 from hermes.models.endpoint import Endpoint
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, failure, text, tool_call
 from hermes.tools.terminal import child_process, terminal
-from hermes.tools.terminal.child_process import ChildProcess
+from hermes.tools.terminal.child_process import ChildProcess, can_hold
 from hermes.trace.verify.session import verify
 from support.configured import configured_host, tool_answers
 from support.waiting import HANG, finish, wait_for, wait_until
@@ -61,6 +63,36 @@ def keys(host: Host, session_id: str) -> set[str]:
 # -- the claim -------------------------------------------------------------------------------------------------------
 
 
+def test_a_shell_starts_while_its_claim_is_brought_to_the_disk(
+    home: Path, workdir: Path, started: list[ChildProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_sync, effects, real = threading.Event(), workdir / "effects.log", durability.sync_file
+    may_sync.set()
+
+    def sync(file: int) -> None:
+        wait_for(may_sync)
+        real(file)
+
+    def hold(**_: Any) -> None:
+        may_sync.clear()
+
+    monkeypatch.setattr(durability, "sync_file", sync)
+    with ScriptedProvider([RUN, text("Done.")]) as provider, open_host(home, workdir, provider) as host:
+        confinement = host.runtime.confinements.of_command(Scope(), workdir)
+        if not can_hold("true", confinement):
+            pytest.skip("this system cannot hold a shell")
+        host.hooks.subscribe("on_session_start", "holder", hold)
+        turn = threading.Thread(target=lambda: host.new_session().run("Go"), daemon=True)
+        turn.start()
+        try:
+            wait_until(lambda: started, "the start of the shell")
+            assert started[0].exit_code() is None and not effects.exists()
+        finally:
+            may_sync.set()
+            turn.join(HANG)
+    assert effects.read_text() == "ran\n"
+
+
 def fill_the_disk(host: Host, _session_id: str) -> None:
     vars(host.store)["_damage"] = JournalError("the disk is full")
 
@@ -96,8 +128,28 @@ def test_a_command_whose_claim_cannot_be_written_does_not_run(
     assert all(child.exit_code() is not None for child in started), "no shell is left"
 
 
-@pytest.mark.parametrize("arguments", [{}, {"background": True}, {"pty": True}])
-def test_a_command_is_claimed_before_it_starts(
+def test_an_interrupt_while_the_claim_is_written_stops_the_command(
+    home: Path, workdir: Path, started: list[ChildProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt = Interrupt()
+    real = ChildProcess.release
+
+    def release(child: ChildProcess) -> None:
+        interrupt.cancel("enough")
+        child.wait(HANG)
+        real(child)
+
+    monkeypatch.setattr(ChildProcess, "release", release)
+    with ScriptedProvider([RUN, text("never asked")]) as provider, open_host(home, workdir, provider) as host:
+        session = host.new_session()
+        result = session.run("Go", interrupt=interrupt)
+        assert (result.status, len(started)) == ("interrupted", 1)
+        assert tool_answers(host, session.id)[0]["outcome"] == "unknown"
+    assert not (workdir / "effects.log").exists()
+
+
+@pytest.mark.parametrize("arguments", [{"background": True}, {"pty": True}])
+def test_a_command_whose_shell_cannot_be_held_is_claimed_before_it_starts(
     home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]
 ) -> None:
     claims: list[bool] = []
@@ -116,7 +168,7 @@ def test_a_command_is_claimed_before_it_starts(
 
 
 @pytest.mark.parametrize("arguments", [{"timeout": -1}, {"workdir": "missing"}])
-def test_a_call_that_starts_nothing_is_recorded(
+def test_a_call_that_starts_nothing_is_recorded_and_needs_no_claim(
     home: Path, workdir: Path, started: list[ChildProcess], arguments: dict[str, Any]
 ) -> None:
     call = tool_call("terminal", {"command": "true", **arguments})
@@ -125,7 +177,7 @@ def test_a_call_that_starts_nothing_is_recorded(
         assert session.run("Go").answer == "Done."
         kinds = [event["kind"] for event in host.sessions.events(session.id) if event["key"] == "tool:1.0"]
         assert verify(host.sessions.export(session.id)) == []
-    assert (kinds, started) == (["step_claimed", "step_done"], [])
+    assert (kinds, started) == (["step_done"], [])
 
 
 # -- the result ------------------------------------------------------------------------------------------------------

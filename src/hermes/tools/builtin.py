@@ -16,7 +16,9 @@ def builtin_tools(limits: ToolLimits | None = None, *, can_leave_sandbox: bool =
     """The tools every host has. ``limits`` appear in the descriptions for the model."""
     arguments = _terminal_args(limits or ToolLimits(), can_leave_sandbox)
     tools = [
-        Tool("terminal", "terminal", _TERMINAL, arguments, _terminal, untrusted=fetches, emoji="💻"),
+        Tool(
+            "terminal", "terminal", _TERMINAL, arguments, _terminal, claims_itself=True, untrusted=fetches, emoji="💻"
+        ),
         Tool("process", "terminal", _PROCESS, _PROCESS_ARGS, _process, untrusted=shows_fetched, emoji="⚙️"),
         Tool(
             "read_file",

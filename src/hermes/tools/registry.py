@@ -59,6 +59,9 @@ class CommandExchange(msgspec.Struct):
     only_reads: bool = False
     #: The ``transform_terminal_output`` hook, if it has subscribers: (command, output, returncode) -> output.
     transform: Callable[[str, str, int], str] | None = None
+    #: Puts the claim of the call on disk. To be called before the effect begins, by a tool with ``claims_itself``; None
+    #: when it is there already.
+    claim: Callable[[], None] | None = None
     #: What the command did that was undone; a user may be asked whether to keep it.
     undone: Sequence[UndoneChange] = ()
 
@@ -112,6 +115,8 @@ class Tool(msgspec.Struct, frozen=True):
     preview: Callable[[Args, ToolContext], str] | None = None
     #: Takes less than a millisecond, so a thread would cost more than it saves.
     quick: bool = False
+    #: It calls ``CommandExchange.claim``, so that the start of a process takes place beside the commit.
+    claims_itself: bool = False
     #: False when the tool is unavailable (a missing binary, say): it is then not offered to the model.
     available: Callable[[], bool] | None = None
     emoji: str = ""

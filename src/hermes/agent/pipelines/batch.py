@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,8 @@ class _Slot(msgspec.Struct):
     outcome: ToolOutcome | None = None
     message: Message | None = None
     finished: ToolEnded | None = None
+    #: Why the claim could not be put on disk: the call did not run.
+    claim_error: BaseException | None = None
 
 
 class ToolBatch:
@@ -133,9 +136,12 @@ class ToolBatch:
                 ready.append(slot)
             else:
                 self._close(slot, outcome)
-        self._claim([slot for slot in ready if slot.call.unsafe])
-        if not all(_is_quick(slot) for slot in ready):
-            self._journal.commit_soon()
+        if len(ready) == 1 and ready[0].call.claims_itself:
+            ready[0].call.context.command.claim = partial(self._claim_started, ready[0])
+        else:
+            self._claim([slot for slot in ready if slot.call.unsafe])
+            if not all(_is_quick(slot) for slot in ready):
+                self._journal.commit_soon()
         for slot in ready:
             self._notify(slot.call.started())
         if len(ready) > 1 and not all(_is_quick(slot) for slot in ready) and _can_run_together(ready):
@@ -163,6 +169,14 @@ class ToolBatch:
             self._journal.step(slot.key, "claimed", "unsafe", slot.call.claim())
         if slots:
             self._journal.commit()
+
+    def _claim_started(self, slot: _Slot) -> None:
+        """The claim of a tool that has started what it needs, and waits for this before its effect begins."""
+        try:
+            self._claim([slot])
+        except BaseException as error:
+            slot.claim_error = error
+            raise
 
     def _run_alone(self, slot: _Slot) -> None:
         # A plugin's tool may ignore the interrupt; on a worker thread it can be abandoned.
@@ -194,6 +208,8 @@ class ToolBatch:
     def _execute(self, slot: _Slot) -> None:
         try:
             outcome = slot.call.execute()
+            if slot.claim_error is not None:
+                raise slot.claim_error
         except TurnSuspended:
             # A call that can run again asks again once the answer is there; no record says that it ran.
             if not slot.call.unsafe:
@@ -201,6 +217,8 @@ class ToolBatch:
             message = "This needs a question to the user, which cannot be asked in the middle of this call."
             outcome = slot.call.failed(message, "approval_denied")
         except BaseException as error:
+            if slot.claim_error is not None:
+                raise  # it did not run
             self._close(slot, slot.call.cancelled(culprit_of(error) or type(error).__name__))
             raise
         self._close(slot, outcome)
@@ -220,7 +238,7 @@ class ToolBatch:
         self._finish(slot, outcome)
 
     def _may_write_later(self, slot: _Slot) -> bool:
-        """Whether a result can be written while the next answer is awaited: no one is told of it before."""
+        """Whether the result can be written while the next answer is awaited: no one is told of it before."""
         return (
             self._listener is ignore_events
             and not slot.call.is_observed

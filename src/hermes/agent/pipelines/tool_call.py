@@ -276,6 +276,18 @@ class ToolCall(msgspec.Struct):
         return self.tool is None or self.tool.effect == "unsafe"
 
     @property
+    def claims_itself(self) -> bool:
+        """Whether the tool puts the claim on disk, right before its effect: then nothing else may take place before."""
+        runtime = self.runtime
+        return (
+            self.tool is not None
+            and self.tool.claims_itself
+            and not self._approval_id
+            and runtime.hooks.tool_execution is None
+            and (runtime.checkpoints is None or not self.may_change_tree)
+        )
+
+    @property
     def is_observed(self) -> bool:
         """Whether plugins see how the call ended, and may change what it was given."""
         hooks = self.runtime.hooks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import IO, TYPE_CHECKING, Literal
 
@@ -37,6 +37,9 @@ class ChildProcess:
     ``pty`` runs it on a pseudo-terminal instead of pipes, ``errors_to`` is a descriptor for its standard error.
     Reading, waiting and stopping may happen in different threads; ``close`` belongs to the reader. With a
     ``supervisor`` the group does not outlive Hermes.
+
+    ``held_for`` is what has to be done before the command does anything: its shell starts, and waits for ``release``,
+    which does it. ``can_hold`` says for which commands.
     """
 
     def __init__(
@@ -51,15 +54,17 @@ class ChildProcess:
         errors_to: int | None = None,
         pass_fds: Sequence[int] = (),
         supervisor: ProcessSupervisor | None = None,
+        held_for: Callable[[], None] | None = None,
     ) -> None:
         from subprocess import DEVNULL, PIPE, STDOUT
 
         self._supervisor = supervisor
+        self._held_for = held_for
         with nullcontext(None) if supervisor is None else supervisor.registration() as registration:
             if pty:
                 self._process, self._output, self._input = _on_terminal(arguments, cwd, env, pass_fds, registration)
             else:
-                source = PIPE if stdin == "pipe" else DEVNULL
+                source = PIPE if stdin == "pipe" or held_for is not None else DEVNULL
                 errors = (STDOUT if keep_stderr else DEVNULL) if errors_to is None else errors_to
                 if registration is not None:
                     errors = registration
@@ -67,9 +72,10 @@ class ChildProcess:
                         pass_fds = (*pass_fds, errors_to)
                         arguments = ["/bin/sh", "-c", _REGISTERED_APART, f"/dev/fd/{errors_to}", *arguments]
                     elif keep_stderr and env is not None and _reads_script(arguments, env):
-                        script = registration_script()
+                        script = registration_script(holds=held_for is not None)
                         env, pass_fds = {**env, "BASH_ENV": f"/dev/fd/{script}"}, (*pass_fds, script)
                     else:
+                        assert held_for is None, "a process that reads no script cannot be held"
                         register = _REGISTERED if keep_stderr else _REGISTERED_SILENT
                         arguments = ["/bin/sh", "-c", register, "sh", *arguments]
                 self._process = _start(arguments, cwd, env, pass_fds, (source, PIPE, errors))
@@ -83,6 +89,15 @@ class ChildProcess:
         self.exit_descriptor = _exit_descriptor(self.pid)
         if self._input is not None:
             os.set_blocking(self._input.fileno(), False)
+
+    def release(self) -> None:
+        """Do what a held process waits for, and let it run. When that fails the process has done nothing: stop it."""
+        if self._held_for is not None:
+            self._held_for()
+            self._held_for = None
+            with suppress(OSError):  # it was stopped meanwhile
+                self.write(b"\n", 0)
+            self.close_input()
 
     def read(self, timeout: float) -> bytes | None:
         """The next piece of output, ``b""`` at its end.
@@ -317,8 +332,12 @@ def start_command(
     stdin: Literal["null", "pipe"] = "null",
     pty: bool = False,
     supervisor: ProcessSupervisor | None = None,
+    held_for: Callable[[], None] | None = None,
 ) -> ChildProcess:
-    """Run ``command`` in a shell. Raises OSError or ValueError when it cannot be started."""
+    """Run ``command`` in a shell, held as ``ChildProcess`` says.
+
+    Raises OSError or ValueError when it cannot be started.
+    """
     if supervisor is not None:
         supervisor.start()  # here, outside of any sandbox, which would limit whom it can signal
 
@@ -334,6 +353,7 @@ def start_command(
                 pty=pty,
                 pass_fds=pass_fds,
                 supervisor=supervisor,
+                held_for=held_for,
             ),
         )
 
@@ -348,6 +368,16 @@ def start_command(
         file.seek(0)
         source = file.fileno()
         return start([shell, f"/dev/fd/{source}"], pass_fds=(source,))
+
+
+def can_hold(command: str, confinement: Confinement, *, pty: bool = False) -> bool:
+    """Whether the shell of a command can be started and held, with a supervisor, before the command does anything."""
+    return (
+        not pty
+        and confinement.sandbox is None
+        and len(command) * 4 <= _LONGEST_ARGUMENT
+        and _reads_script([find_shell(), "-c", command], confinement.environment)
+    )
 
 
 def find_shell() -> str:

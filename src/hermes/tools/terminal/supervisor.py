@@ -35,13 +35,18 @@ REGISTER = 'trap "" PIPE; echo "+ $$" >&2; trap - PIPE; '
 _REAP_SECONDS = 0.1
 
 
+#: Waits for a line on the standard input. The end of the input means that Hermes is gone, or does not want the command.
+_HOLD = "read -r _ || exit 125\n"
+
+
 @cache
-def registration_script() -> int:
+def registration_script(*, holds: bool = False) -> int:
     """A descriptor of a file for ``BASH_ENV``, which bash reads before its command; -1 where there are no such files.
 
     It registers a bash whose standard error is the descriptor of ``registration``, directs its standard error to its
     output, and leaves nothing behind that the command could see. That saves a shell in front of it. A child process
-    must inherit the descriptor. Nothing can change the file, and it stays open.
+    must inherit the descriptor. Nothing can change the file, and it stays open. One that ``holds`` the bash waits for a
+    line on its standard input, which is empty afterwards.
     """
     if not hasattr(os, "memfd_create"):
         return -1
@@ -50,7 +55,8 @@ def registration_script() -> int:
     try:
         descriptor = os.memfd_create("hermes-registration", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         # The last line sets $_ to what it is in a bash that has read no file.
-        script = f'{REGISTER}\nexec 2>&1 {descriptor}<&-\nunset BASH_ENV\n: "$BASH"\n'
+        hold, no_input = (_HOLD, "</dev/null ") if holds else ("", "")
+        script = f'{REGISTER}\n{hold}exec {no_input}2>&1 {descriptor}<&-\nunset BASH_ENV\n: "$BASH"\n'
         os.write(descriptor, script.encode())
         fcntl(descriptor, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
     except OSError:

@@ -14,7 +14,7 @@ from hermes.tools.files.paths import resolve_path, why
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
 from hermes.tools.sandbox.confinement import Confinement
-from hermes.tools.terminal.child_process import ChildProcess, start_command
+from hermes.tools.terminal.child_process import ChildProcess, can_hold, start_command
 from hermes.tools.terminal.environment import withheld_hint
 from hermes.tools.terminal.output import BoundedOutput, shorten, strip_escapes
 
@@ -68,9 +68,13 @@ def run_terminal(args: Args, context: ToolContext) -> str:
             f"may take; start it with background=true and wait for it with the process tool"
         )
     interrupt, pty, supervisor = context.scope.interrupt, bool(args.get("pty")), context.processes.supervisor
+    claim = context.command.claim
+    if claim is not None and not can_hold(command, confinement, pty=pty):
+        claim()
+        claim = None
     try:
         with interrupt.starting():
-            child = start_command(command, cwd, confinement, pty=pty, supervisor=supervisor)
+            child = start_command(command, cwd, confinement, pty=pty, supervisor=supervisor, held_for=claim)
             forget = interrupt.add_callback(lambda: _make_stop(child, by_force=interrupt.insisted))
     except (OSError, ValueError) as error:
         return _failed(f"the command could not be started: {_cause(error)}")
@@ -88,6 +92,7 @@ def _run_in_foreground(
     output = BoundedOutput(context.limits.max_output_chars)
     interrupt = context.scope.interrupt
     try:
+        child.release()
         finished = _collect(child, output, time.monotonic() + timeout, interrupt)
         if not finished or interrupt.cancelled:
             child.stop()
@@ -169,6 +174,8 @@ def _presentable(text: str, command: str, code: int, context: ToolContext) -> st
 
 
 def _start_in_background(command: str, cwd: str, pty: bool, context: ToolContext, confinement: Confinement) -> str:
+    if context.command.claim is not None:
+        context.command.claim()
     try:
         process = context.processes.start(command, cwd, confinement, pty=pty, principal=context.scope.principal)
     except (OSError, ValueError) as error:
