@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hermes.base.errors import JournalError, LeaseLost, SessionBusy, SessionNotFound
 from hermes.journal.leases import SessionInfo
@@ -75,6 +76,51 @@ def test_what_changes_after_it_was_recorded_does_not_change_the_record(store: St
     turn.commit()
     assert Sessions(store).events("s1")[-1]["body"] == {"args": {"path": "a"}}
     assert Sessions(store).messages("s1")[-1] == assistant("before")
+
+
+def test_a_step_that_is_made_later_keeps_its_place_and_its_time(store: Store, runner: Runner) -> None:
+    turn = start_turn(store, runner)
+    before = store.clock()
+    turn.step_later("model:1", "model", lambda: (reply(), {"parameters": {"stream": True}}))
+    after = store.clock()
+    assert "model:1" not in turn.steps  # nothing was made yet
+    turn.step("tool:1.0", "done", "pure", {"result": "two"})
+    turn.step_later("tool:1.1", "pure", lambda: ({"result": "three"}, {}))
+    turn.step_later("tool:1.2", "pure", lambda: ({"result": "four"}, {}))
+    turn.commit()
+    events = Sessions(store).events("s1")[1:]
+    assert [(event["kind"], event["key"]) for event in events] == [
+        ("step_done", "model:1"),
+        ("step_done", "tool:1.0"),
+        ("step_done", "tool:1.1"),
+        ("step_done", "tool:1.2"),
+    ]
+    recorded = replace(reply(), parameters={"stream": True})
+    assert turn.steps["model:1"].body == recorded and events[0]["body"] == msgspec.to_builtins(recorded)
+    assert before <= events[0]["at"] <= after
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), TypeError()])
+def test_a_step_that_is_made_later_is_not_lost_when_making_it_is_cut_short(
+    store: Store, runner: Runner, error: BaseException
+) -> None:
+    turn, errors = start_turn(store, runner), [error]
+
+    def make() -> tuple[object, dict[str, object]]:
+        if errors:
+            raise errors.pop()
+        return {"result": "one"}, {}
+
+    turn.step_later("tool:1.0", "pure", make)
+    turn.step_later("tool:1.1", "pure", lambda: ({"result": "two"}, {}))
+    with pytest.raises(type(error)):
+        turn.commit_soon()
+    turn.event("note", "", {})
+    turn.commit()
+    found = [(event["kind"], event["key"]) for event in Sessions(store).events("s1")[1:]]
+    # A value that cannot be recorded is refused alone; it would keep the turn from ending.
+    first = [] if isinstance(error, TypeError) else [("step_done", "tool:1.0")]
+    assert found == [*first, ("step_done", "tool:1.1"), ("note", "")]
 
 
 def test_a_value_that_cannot_be_recorded_is_refused_at_once_and_alone(store: Store, runner: Runner) -> None:

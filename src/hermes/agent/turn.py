@@ -409,6 +409,7 @@ class Turn:
         stopped.cancel(reason)
         # The listener may be what failed.
         parts = replace(self._parts, scope=replace(self._scope, interrupt=stopped), listener=ignore_events)
+        self._journal.commit()  # with it, what was to be made later is among the steps
         step = 1
         while (recorded := self._journal.steps.get(f"model:{step}")) is not None:
             answered = msgspec.convert(recorded.body, Answered, from_attributes=True)

@@ -19,7 +19,7 @@ from hermes.agent.workers import wait_for
 from hermes.base.errors import Interrupted, TurnSuspended
 from hermes.contract.events import CheckpointMissing, ToolEnded, ToolStarted
 from hermes.hooks.execution_chain import culprit_of
-from hermes.journal.turns.steps import Message
+from hermes.journal.turns.steps import NO_FIELDS, Message
 from hermes.models.reply import ToolRequest
 from hermes.tools.arguments import parse_arguments
 
@@ -231,7 +231,10 @@ class ToolBatch:
         with self._settling:
             if slot.outcome is not None:
                 return
-            self._journal.step(slot.key, "done", effect, slot.call.record(outcome))
+            if slot.call.unsafe or slot.call.is_observed:
+                self._journal.step(slot.key, "done", effect, slot.call.record(outcome))
+            else:
+                self._journal.step_later(slot.key, effect, lambda: (slot.call.record(outcome), NO_FIELDS))
             slot.outcome = outcome
         if slot.call.unsafe and not self._may_write_later(slot):
             self._journal.commit_soon()

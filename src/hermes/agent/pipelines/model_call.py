@@ -305,14 +305,19 @@ class ConversationAttempt(Attempt):
         if not self.call.tools:
             reply.tool_calls = []  # none can run, so the record must not have one that was never closed
         self.call.journal.model_call(self.row(self.scope.api_request_id, self.call.key, self.redactor, None))
-        record = ReplyRecord(
-            reply=_stored(reply),
-            attempt=self.count,
-            provider=self.endpoint.provider,
-            request_sha256=self._sent.sha256,
-            decisions=self.decisions,
-        )
-        self.call.journal.step(self.call.key, "done", "model", record, self._parameters())
+        stored = _stored(reply)
+
+        def make() -> tuple[ReplyRecord, dict[str, Any]]:
+            record = ReplyRecord(
+                reply=stored,
+                attempt=self.count,
+                provider=self.endpoint.provider,
+                request_sha256=self._sent.sha256,
+                decisions=self.decisions,
+            )
+            return record, self._parameters()
+
+        self.call.journal.step_later(self.call.key, "model", make)
         model = reply.model or self.endpoint.model
         spent = f"{reply.usage.prompt_tokens} in, {reply.usage.output_tokens} out" if reply.usage else "usage unknown"
         told = (self.call.key, model, reply.finish_reason, duration, spent)

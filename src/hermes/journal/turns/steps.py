@@ -94,10 +94,11 @@ def is_aside(key: str) -> bool:
 class _Pending(msgspec.Struct):
     """The rows of the next commit, in the order in which they were recorded.
 
-    They are encoded already: later changes to a recorded value do not change the record.
+    All but late steps, which are functions, are encoded already: later changes to a recorded value do not change the
+    record.
     """
 
-    events: list[NewEvent] = []
+    events: list[NewEvent | Callable[[], NewEvent]] = []
     #: (step, position, role, body, whether it replaces another)
     messages: list[tuple[int, int, str, str, bool]] = []
     others: list[Callable[[JournalConnection], object]] = []
@@ -109,6 +110,17 @@ class _Pending(msgspec.Struct):
         self.messages += later.messages
         self.others += later.others
         self.lines += later.lines
+
+    def made_events(self) -> list[NewEvent]:
+        """The events with late steps made, each of which is made once."""
+        for place, event in enumerate(self.events):
+            if not isinstance(event, NewEvent):
+                try:
+                    self.events[place] = event()
+                except Exception:
+                    del self.events[place]  # it cannot be recorded, and must not keep the turn from ending
+                    raise
+        return cast("list[NewEvent]", self.events)
 
 
 class TurnJournal:
@@ -161,6 +173,19 @@ class TurnJournal:
 
     def step(self, key: str, state: StepState, effect: str, body: object, shared: Fields = NO_FIELDS) -> None:
         """Record a step, which a replay finds by its key. ``shared`` are further fields, as for an event."""
+        self._add_event(self._encoded_step(key, state, effect, body, shared, self._store.clock()))
+
+    def step_later(self, key: str, effect: str, make: Callable[[], tuple[object, Fields]]) -> None:
+        """Record a finished step; ``make`` gives its body and shared fields when it is committed.
+
+        The time for that is found while a server answers. Nothing that ``make`` reads may change until then.
+        """
+        at = self._store.clock()
+        self._add_event(lambda: self._encoded_step(key, "done", effect, *make(), at))
+
+    def _encoded_step(
+        self, key: str, state: StepState, effect: str, body: object, shared: Fields, at: float
+    ) -> NewEvent:
         # The record of a tool is masked where it is made.
         encoded = _as_it_is if key.startswith("tool:") else self._masked
         record, text = encoded(body)
@@ -173,7 +198,7 @@ class TurnJournal:
             record = replace(cast("msgspec.Struct", record), **{name: value for name, (value, _) in fields.items()})
             texts = {name: text for name, (_, text) in fields.items()}
         self.steps[key] = Step(state, record)
-        self._add_event(NewEvent(f"step_{state}", key, effect, text, self._store.clock(), texts))
+        return NewEvent(f"step_{state}", key, effect, text, at, texts)
 
     def message(self, step: int, position: int, message: Message) -> None:
         """Put a message at its place in the conversation, replacing a provisional one."""
@@ -223,7 +248,7 @@ class TurnJournal:
         value = self.redactor.masked_copy(text)
         return value, to_json(value)
 
-    def _add_event(self, event: NewEvent) -> None:
+    def _add_event(self, event: NewEvent | Callable[[], NewEvent]) -> None:
         with self._pending_lock:
             self._pending.events.append(event)
 
@@ -258,7 +283,8 @@ class TurnJournal:
                 _log_lines(rows.lines)
                 return False
             try:
-                self._store.write_soon(lambda connection: self._write(connection, rows))
+                events = rows.made_events()
+                self._store.write_soon(lambda connection: self._write(connection, rows, events))
             except CommitUnknown as error:
                 # They may be stored, and a second write could store them twice: the next owner of the turn finds out.
                 self._unknown = error
@@ -274,7 +300,7 @@ class TurnJournal:
     def write_pending(self, connection: JournalConnection) -> None:
         """Like ``commit``, inside a transaction that is already open."""
         rows = self._take_pending()
-        self._write(connection, rows)
+        self._write(connection, rows, rows.made_events())
         _log_lines(rows.lines)
 
     def _take_pending(self) -> _Pending:
@@ -282,9 +308,9 @@ class TurnJournal:
             rows, self._pending = self._pending, _Pending()
         return rows
 
-    def _write(self, connection: JournalConnection, rows: _Pending) -> None:
+    def _write(self, connection: JournalConnection, rows: _Pending, events: Sequence[NewEvent]) -> None:
         session_id = self.session_id
-        append_events(connection, self.lease, self.id, rows.events)
+        append_events(connection, self.lease, self.id, events)
         for step, position, role, text, replaces in rows.messages:
             if replaces:
                 # A new row rather than a changed one: the search index follows the ids.
