@@ -20,6 +20,7 @@ from hermes.agent.context.requests import RequestBuilder
 from hermes.agent.context.setup import CONTINUE, OUT_OF_BUDGET, OUT_OF_TURNS, make_setup
 from hermes.agent.context.transcript import MessagePlace, assistant_message
 from hermes.agent.events import TurnResult, TurnStatus, ignore_events
+from hermes.agent.pipelines.attempt import MessageTexts
 from hermes.agent.pipelines.batch import ToolBatch
 from hermes.agent.pipelines.model_call import Answered, ModelCall, ToolDefinition, attempt_id
 from hermes.base.errors import BudgetExceeded, HermesError, Interrupted, JournalError, ProviderError, TurnSuspended
@@ -63,6 +64,7 @@ class Turn:
         self._usage = Usage(request_count=0)
         self._tool_calls: list[ToolEnded] = []
         self._steps = self._nudges = 0
+        self._texts = MessageTexts()
         self._model = self._provider = ""
         #: Where the next message of the model belongs.
         self._place: MessagePlace = (1, 0)
@@ -380,6 +382,7 @@ class Turn:
             user_message=self._journal.messages[0, 0]["content"],
             listener=self._parts.listener,
             memo=self._parts.memo,
+            texts=self._texts,
             show_text=self._runtime.hooks.transform_llm_output is None,
             may_withdraw_text=self._parts.can_withdraw_text,
             # Once there is something to report, one call is kept for it.

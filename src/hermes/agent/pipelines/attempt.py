@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from itertools import compress, count
+from operator import ne
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import to_builtins
 from msgspec.structs import replace
 
@@ -23,14 +26,34 @@ if TYPE_CHECKING:
     from hermes.models.wires.wire import HttpRequest, ModelRequest, Wire
 
 
+class MessageTexts(msgspec.Struct):
+    """The JSON of the messages that a turn sent last. A conversation sends most of them again: they are encoded once.
+
+    One that was changed in place looks the same, so there is none for requests that plugins are given.
+    """
+
+    _messages: list[Any] = []
+    _texts: list[bytes] = []
+
+    def insert(self, messages: list[Any], frame: bytes) -> bytes:
+        """The body of a request with these messages in the empty list at its end."""
+        known = len(self._messages)
+        if messages[:known] != self._messages:
+            known = next(compress(count(), map(ne, self._messages, messages)), min(known, len(messages)))
+        self._texts[known:] = map(msgspec.json.encode, messages[known:])
+        self._messages = list(messages)
+        return b"".join((frame[:-2], b",".join(self._texts), frame[-2:]))
+
+
 class DigestingWire:
     """A wire that knows the SHA-256 of the request body it made last: the bytes as they are sent.
 
     It is taken when it is first asked for, so that sending does not wait for it.
     """
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, texts: MessageTexts | None = None) -> None:
         self._wire = wire
+        self._texts = texts
         self.kwargs, self.parser = wire.kwargs, wire.parser
         self._body: bytes | None = None
         self._sha256 = ""
@@ -46,9 +69,21 @@ class DigestingWire:
 
     def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
         """The bytes to send for ``kwargs``."""
-        request = self._wire.http_request(endpoint, kwargs)
+        request = self._from_texts(self._texts, endpoint, kwargs) if self._texts is not None else None
+        request = request or self._wire.http_request(endpoint, kwargs)
         self._body = request.body
         return request
+
+    def _from_texts(self, texts: MessageTexts, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest | None:
+        """The same request, of which only new messages are encoded; None when that cannot be done."""
+        name = "input" if "input" in kwargs else "messages"
+        request = self._wire.http_request(endpoint, {**kwargs, name: []})
+        if not request.body.endswith(f'"{name}":[]}}'.encode()) or not isinstance(kwargs.get(name), list):
+            return None
+        try:
+            return replace(request, body=texts.insert(kwargs[name], request.body))
+        except (TypeError, ValueError, RecursionError, OverflowError):
+            return None  # the wire repairs it, or says what is wrong
 
 
 def call_content(attempt: Attempt, redactor: Redactor) -> str:

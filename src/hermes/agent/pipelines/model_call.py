@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from hermes.agent.events import Listener, ignore_events
 from hermes.agent.llm.model_runtime import OUTPUT_LIMITS, ModelRuntime
-from hermes.agent.pipelines.attempt import Attempt, DigestingWire
+from hermes.agent.pipelines.attempt import Attempt, DigestingWire, MessageTexts
 from hermes.base.errors import HermesError, Interrupted, ProviderError
 from hermes.base.sanitize import Memo, sanitise
 from hermes.base.scope import Scope
@@ -80,6 +80,8 @@ class ModelCall(msgspec.Struct):
     listener: Listener
     #: The parts of the conversation that are sanitised already, so that only new ones cost time.
     memo: Memo
+    #: What the turn sent before.
+    texts: MessageTexts
     #: False withholds the text while it streams, because a hook may still replace it.
     show_text: bool = True
     #: Whether the surface can show that text was withdrawn, so that an attempt may be repeated after it.
@@ -166,7 +168,8 @@ class ConversationAttempt(Attempt):
         self.text_was_shown = False
         self.trace: list[dict[str, str]] = []
         self.decisions: list[PluginDecision] = []
-        self._sent = DigestingWire(self.wire)
+        is_seen = self.hooks.pre_api_request or self.hooks.llm_request or self.hooks.llm_execution
+        self._sent = DigestingWire(self.wire, None if is_seen else call.texts)
         #: The request before middleware; the same object when there is none.
         self.original = self.request
 
