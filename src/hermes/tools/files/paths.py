@@ -8,6 +8,7 @@ import errno
 import os
 import stat
 from contextlib import suppress
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -51,6 +52,11 @@ def resolve_path(path: object, cwd: Path | str) -> str:
     if ".." in path:
         # "link/.." is the parent of the link's target, so ".." cannot be removed as text.
         return os.path.realpath(os.path.join(cwd, _encodable(path)))
+    return _absolute(path, str(cwd))
+
+
+@lru_cache(maxsize=32)  # one call asks for its path at the gate, in the tool and when its result is judged
+def _absolute(path: str, cwd: str) -> str:
     return os.path.normpath(os.path.join(cwd, _encodable(path)))
 
 

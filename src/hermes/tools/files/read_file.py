@@ -131,6 +131,11 @@ def cut_window(chunks: Iterable[bytes], first: int, count: int, longest: int, bu
         rest = chunk.split(b"\n", skipped)[-1]
         if len(lines) < count and kept < budget:
             *pieces, rest = rest.split(b"\n", count - len(lines))
+            if begun is None and len(chunk) <= longest and kept + len(chunk) < budget:  # a small file
+                lines += pieces
+                newlines += len(pieces)
+                kept += len(chunk)
+                pieces = []
             for taken, piece in enumerate(pieces):
                 if kept >= budget:
                     rest = b"\n".join((*pieces[taken:], rest))
@@ -163,7 +168,7 @@ def _present(window: TextWindow, text: str, encoding: str, size: int, context: T
     if len(text) + 8 * len(lines) > limits.max_read_chars:
         lines = _fitting(lines, limits.max_read_chars)
     last = window.first + len(lines) - 1
-    content = "\n".join(f"{number:6}|{line}" for number, line in enumerate(lines, window.first))
+    content = "\n".join([f"{number:6}|{line}" for number, line in enumerate(lines, window.first)])
     if lines and (window.ended or last < window.total_lines):
         content += "\n"
     # A character cut in two at the end of an overlong line is not shown.
