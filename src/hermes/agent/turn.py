@@ -104,7 +104,8 @@ class Turn:
         except BaseException as failure:
             if not isinstance(failure, Exception) and not culprit_of(failure):
                 raise
-            error = reason = self._runtime.redactor.redact(_error_text(failure))
+            text = str(failure) if isinstance(failure, HermesError) else culprit_of(failure) or describe(failure)
+            error = reason = self._runtime.redactor.redact(text)
             error_type = type(failure).__name__
             answer = self._close_unanswered("failed", error, failure)
         else:
@@ -418,7 +419,7 @@ class Turn:
             answered = msgspec.convert(recorded.body, Answered, from_attributes=True)
             calls, is_conclusion = answered.reply.tool_calls, self._is_conclusion(step)
             if calls and not is_conclusion:
-                if self._has_open_calls(step, len(calls)):
+                if any((step, index) not in self._journal.messages for index in range(1, len(calls) + 1)):
                     self._journal.message(step, 0, assistant_message(answered.reply))
                     loop = LoopGuardrail(self._runtime.config.tool_loop_guardrails)
                     ToolBatch(parts, loop, step).run(calls, frozenset())
@@ -432,10 +433,3 @@ class Turn:
     def _is_conclusion(self, step: int) -> bool:
         """Whether a model step is the one that follows a spent budget, and was offered no tools."""
         return self._journal.messages.get((step, 0), {}).get("role") == "user"
-
-    def _has_open_calls(self, step: int, count: int) -> bool:
-        return any((step, index + 1) not in self._journal.messages for index in range(count))
-
-
-def _error_text(failure: BaseException) -> str:
-    return str(failure) if isinstance(failure, HermesError) else culprit_of(failure) or describe(failure)

@@ -137,13 +137,9 @@ def endpoint_for(
         context_length=own.context_length or _context_length(named, profile, model),
         max_tokens=named.max_tokens,
         # A server at another address, or on this machine, may want no key.
-        key_variables=tuple(filter(None, names)) if url == usual.base_url and _is_public(url) else (),
+        key_variables=tuple(filter(None, names)) if url == usual.base_url and url.startswith("https://") else (),
         max_response_bytes=own.max_response_bytes,
     )
-
-
-def _is_public(url: str) -> bool:
-    return url.startswith("https://")
 
 
 #: The end of the address of one operation, which people paste, and the format it belongs to.

@@ -39,10 +39,6 @@ _CHOICES: dict[str, Choice] = {"once": "once", "session": "session", "always": "
 # -- who is asked ----------------------------------------------------------------------------------------------------
 
 
-def _undecided(_request: ApprovalRequest) -> ApprovalAnswer | None:
-    return None
-
-
 class SuspendingResponder:
     """The ``Responder`` of a surface that shows questions and takes their answers elsewhere: it suspends the turn."""
 
@@ -52,7 +48,7 @@ class SuspendingResponder:
         *,
         timeout: float | None,
         asks_owner: bool = False,
-        decide: Callable[[ApprovalRequest], ApprovalAnswer | None] = _undecided,
+        decide: Callable[[ApprovalRequest], ApprovalAnswer | None] = lambda _request: None,
         can_answer: bool = True,
     ) -> None:
         """``timeout`` is how many seconds an answer may take; None is any time.
@@ -138,11 +134,6 @@ def read_choice(text: str, choices: Sequence[str]) -> str:
     return choices[number - 1] if 1 <= number <= len(choices) else words
 
 
-def _is_ours(error: Exception) -> bool:
-    """Whether an error is a mistake of this code: then its place is worth a log."""
-    return not isinstance(error, HermesError)
-
-
 # -- the wait for answers --------------------------------------------------------------------------------------------
 
 
@@ -217,7 +208,8 @@ class OpenQuestions:
                 if self._is_closed:
                     return
                 pause = _LOOK_AFTER_FAILURE
-                log.warning("answers cannot be looked for; trying again: %s", error, exc_info=_is_ours(error))
+                is_ours = not isinstance(error, HermesError)  # its place is worth a log
+                log.warning("answers cannot be looked for; trying again: %s", error, exc_info=is_ours)
 
     def _look(self) -> None:
         now = self._store.change_mark()

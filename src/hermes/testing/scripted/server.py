@@ -145,7 +145,7 @@ class ScriptedProvider:
                 reply = self._next_reply(request)
             elif operation == ("GET", "/v1/models"):
                 models = {"object": "list", "data": [{"id": self.model, "object": "model"}]}
-                reply = _json_reply(200, models)
+                reply = ScriptedReply(pieces=(msgspec.json.encode(models),), content_type="application/json")
             else:
                 reply = failure(404, f"nothing at {request.method} {request.path}", code="not_found")
             if not await self._answer(request, reply, reader, writer):
@@ -254,10 +254,6 @@ def _decode(body: bytes) -> dict[str, Any]:
         if isinstance(fields, dict):
             return cast("dict[str, Any]", fields)
     return {"unreadable": body.decode("utf-8", "replace")} if body else {}
-
-
-def _json_reply(status: int, body: dict[str, Any]) -> ScriptedReply:
-    return ScriptedReply(status=status, pieces=(msgspec.json.encode(body),), content_type="application/json")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -104,7 +104,7 @@ def _read(file: OpenedFile, args: Args, context: ToolContext) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        if _is_noise(data):
+        if len(data.translate(None, _TEXT_BYTES)) * 10 > len(data):
             return _binary(path, start, size)
         text = data.decode(errors="replace")
         encoding = _NOT_UTF8
@@ -209,10 +209,6 @@ def _transcoded(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     for chunk in chunks:
         yield from filter(None, (decoder.decode(chunk).encode(),))
     yield from filter(None, (decoder.decode(b"", final=True).encode(),))
-
-
-def _is_noise(data: bytes) -> bool:
-    return len(data.translate(None, _TEXT_BYTES)) * 10 > len(data)
 
 
 def _without_carriage_returns(text: str, ended: bool) -> tuple[str, str]:

@@ -99,13 +99,9 @@ class APIStatusError(APIError):
     """The server refused, with a status that has no class of its own."""
 
 
-def _status_error(status: int, name: str) -> type[APIStatusError]:
-    return type(name, (APIStatusError,), {"__doc__": f"Status {status}.", "__module__": __name__})
-
-
 #: The class of a failure by its status; that of 500 is for every higher one.
 _BY_STATUS: dict[int, type[APIError]] = {
-    status: _status_error(status, name)
+    status: type(name, (APIStatusError,), {"__doc__": f"Status {status}.", "__module__": __name__})
     for status, name in (
         (400, "BadRequestError"),
         (401, "AuthenticationError"),
