@@ -334,10 +334,7 @@ def start_command(
     supervisor: ProcessSupervisor | None = None,
     held_for: Callable[[], None] | None = None,
 ) -> ChildProcess:
-    """Run ``command`` in a shell, held as ``ChildProcess`` says.
-
-    Raises OSError or ValueError when it cannot be started.
-    """
+    """Run ``command`` in a shell, held as ``ChildProcess`` says. OSError or ValueError when it cannot be started."""
     if supervisor is not None:
         supervisor.start()  # here, outside of any sandbox, which would limit whom it can signal
 
