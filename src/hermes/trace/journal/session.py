@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -190,10 +190,10 @@ class _TurnAssembly:
             self.turn.side_calls.append(_side_call(call, self._clean))
             return
         number = int(rest)
-        if number not in self._steps:
-            self._steps[number] = ModelStep(number, [])
-            self.turn.steps = [self._steps[known] for known in sorted(self._steps)]
-        step = self._steps[number]
+        step = self._steps.get(number)
+        if step is None:
+            step = self._steps[number] = ModelStep(number, [])
+            insort(self.turn.steps, step, key=lambda known: known.number)
         step.add_attempt(_attempt(call, self._clean))
         if call.status == "ok":
             step.usage, step.finish_reason = _usage(call), call.finish_reason or ""
