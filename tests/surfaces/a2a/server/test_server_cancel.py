@@ -150,6 +150,33 @@ def test_a_job_that_is_canceled_before_its_first_step_leaves_the_task_idle(home:
         asyncio.run(run())
 
 
+def test_a_task_that_is_being_claimed_counts_as_answered(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that comes between the claim and the job waits, though the row names a server without a job."""
+
+    async def notify(_task_id: str, _event: object) -> None:
+        pytest.fail("no event")
+
+    async def run() -> None:
+        store = tables.tasks()
+        left = StoredTask("", Task(id="t"), "other")
+        task = task_module.ActiveTask(left, ServerCallContext(), store, notify)
+
+        async def claim(_left: StoredTask) -> bool:
+            task.follow(StoredTask("", Task(id="t"), store.runner_id))  # the row is read while it is written
+            assert task.is_running
+            return is_free
+
+        monkeypatch.setattr(store, "claim", claim)
+        for is_free in (False, True):
+            assert await task.claim() is is_free
+            assert task.is_running is is_free
+        task.follow(StoredTask("", Task(id="t"), store.runner_id))
+        assert task.is_running
+
+    with a2a_tables(home) as tables:
+        asyncio.run(run())
+
+
 def test_the_streams_of_waiting_tasks_end_with_the_server(home: Path, workdir: Path) -> None:
     async def follow() -> list[StreamResponse]:
         async with calling(agent) as client:

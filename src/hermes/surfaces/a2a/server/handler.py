@@ -270,10 +270,11 @@ class A2ARequestHandler(RequestHandler):
     async def recover(self, left: StoredTask, context: ServerCallContext) -> bool:
         """Continue a task that a server left. False for one that waits for its caller, or that another server has."""
         task = self._activate(left, context)
+        references = await self._references(task.task.history[0], context)
         if task.is_here or not await task.claim():
             self._drop_if_unused(task)
             return False
-        self._start(task, await self._references(task.task.history[0], context), is_left=True)
+        self._start(task, references, is_left=True)
         return not task.is_waiting
 
     # -- other servers of the same journal ------------------------------------------------------------------------
@@ -379,7 +380,7 @@ class A2ARequestHandler(RequestHandler):
         made = ActiveTask(
             StoredTask(context.user.user_name, task, self._tasks.runner_id), context, self._tasks, self._notify
         )
-        made.has_new_context, made.is_left = not message.context_id, False
+        made.has_new_context, made.is_kept, made.is_left = not message.context_id, True, False
         return made
 
     # -- webhooks -----------------------------------------------------------------------------------------------

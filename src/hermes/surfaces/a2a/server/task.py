@@ -76,8 +76,10 @@ class ActiveTask(EventQueue):
         self._notify = notify
         #: The coroutine that answers it, while this server does.
         self._job: asyncio.Task[None] | None = None
+        #: This server answers it, or is about to.
+        self.is_kept = False
         #: No server answers it now: its job has ended, or the server stops. No call waits for it.
-        self.is_left = self.runner in ("", store.runner_id)
+        self.is_left = self._is_left_by_all
         #: The message that is being answered counts as one of its caller's.
         self._admission: Admission | None = None
         #: Calls that wait until it is idle.
@@ -138,6 +140,10 @@ class ActiveTask(EventQueue):
         return self._job is not None
 
     @property
+    def _is_left_by_all(self) -> bool:
+        return not self.is_kept and self.runner in ("", self._store.runner_id)
+
+    @property
     def is_changed_elsewhere(self) -> bool:
         """Whether another server may change it."""
         return not self.is_ended and (not self.is_here or self.is_asked)
@@ -179,10 +185,16 @@ class ActiveTask(EventQueue):
 
     async def claim(self) -> bool:
         """Have this server answer the task. False when another one has it now."""
-        if not await self._store.claim(StoredTask(self.owner, self.task, self.runner)):
-            return False
-        self.runner = self._store.runner_id
-        return True
+        self.is_kept, self.is_left = True, False  # a call that comes now waits for the answer
+        is_claimed = False
+        try:
+            is_claimed = await self._store.claim(StoredTask(self.owner, self.task, self.runner))
+        finally:
+            self.is_kept = is_claimed
+            self.is_left = self._is_left_by_all
+        if is_claimed:
+            self.runner = self._store.runner_id
+        return is_claimed
 
     async def refresh(self) -> None:
         """Take what another server may have stored of the task."""
@@ -193,7 +205,7 @@ class ActiveTask(EventQueue):
     def follow(self, stored: StoredTask) -> None:
         """Take what another server has stored of the task, with its changes as events for the subscribers."""
         self.runner = stored.runner
-        self.is_left = not self.is_here and self.runner in ("", self._store.runner_id)
+        self.is_left = self._is_left_by_all
         events = list(_changes(self.task, stored.task))
         self.task.CopyFrom(stored.task)
         for event in events:
@@ -258,7 +270,7 @@ class ActiveTask(EventQueue):
 
     def start(self, job: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Run the coroutine that answers the task."""
-        self.is_left = False
+        self.is_kept, self.is_left = True, False
         self._job = asyncio.create_task(job)
         # A callback, because it also runs when the job is canceled before its first step.
         self._job.add_done_callback(self._job_ended)
@@ -276,7 +288,7 @@ class ActiveTask(EventQueue):
             self._admission.release()
 
     def _job_ended(self, job: asyncio.Task[None]) -> None:
-        self._job, self.is_left = None, True
+        self._job, self.is_kept, self.is_left = None, False, True
         self.release()
         for subscriber in self.subscribers:
             if subscriber.until_idle:
