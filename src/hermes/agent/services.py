@@ -13,7 +13,7 @@ import msgspec
 from hermes.base.config.principals import default_workspace
 from hermes.base.errors import SessionNotFound, TurnSuspended
 from hermes.base.sanitize.surrogates import encodable
-from hermes.base.scope import Scope, current_scope, new_id
+from hermes.base.scope import Scope, current_principal, current_scope, new_id
 from hermes.hooks.threads.timed_call import host_work, refuse_late_calls
 from hermes.journal.sessions import Sessions
 from hermes.models.reply import ToolRequest
@@ -124,7 +124,7 @@ class Services:
 
     def list_sessions(self, limit: int) -> list[dict[str, Any]]:
         """The latest sessions of the caller that the running work belongs to."""
-        rows = Sessions(self._runtime.store).list(limit=limit, principal=self._principal)
+        rows = Sessions(self._runtime.store).list(limit=limit, principal=current_principal())
         return [
             {
                 "id": row.id,
@@ -141,7 +141,7 @@ class Services:
     def session_messages(self, session_id: str) -> list[dict[str, Any]]:
         """The messages of a session of that caller."""
         sessions = Sessions(self._runtime.store)
-        if sessions.get(session_id).principal != self._principal:
+        if sessions.get(session_id).principal != current_principal():
             raise SessionNotFound(f"no session {session_id}")
         return [dict(message) for message in sessions.messages(session_id)]
 
@@ -149,11 +149,6 @@ class Services:
         """Whether a session is that of a child agent."""
         session: Session | None = self._runtime.open_sessions.get(session_id)
         return session is not None and session.level > 0
-
-    @property
-    def _principal(self) -> str:
-        scope = current_scope.get()
-        return "" if scope is None else scope.principal
 
     def llm(self, plugin_id: str) -> ModelAccess:
         """The model access of one plugin."""

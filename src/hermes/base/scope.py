@@ -138,6 +138,12 @@ class Scope(msgspec.Struct, frozen=True):
 current_scope: ContextVar[Scope | None] = ContextVar("hermes_scope", default=None)
 
 
+def current_principal() -> str:
+    """The principal of the running turn; empty for the owner, and outside of turns."""
+    scope = current_scope.get()
+    return "" if scope is None else scope.principal
+
+
 def new_session_id() -> str:
     return f"{time.strftime('%Y%m%d_%H%M%S')}_{os.urandom(3).hex()}"
 

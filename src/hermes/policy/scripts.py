@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,5 @@ class Script:
         return {} if self.is_new else {"only_hardline": True}
 
 
-class ScriptReader(Protocol):
-    """Reads the script with that absolute path; None when it cannot or should not be read."""
-
-    def __call__(self, path: str) -> Script | None: ...
+#: Reads the script with that absolute path; None when it cannot or should not be read.
+ScriptReader = Callable[[str], Script | None]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from hermes.agent.context.inputs import PromptFacts
 from hermes.base.errors import HermesError
@@ -40,8 +39,7 @@ _PLACE = re.compile(r"^Working directory: (.*)\nSystem: (.*), shell (.*)\nDate: 
 _NO_SETUP = records.SetupRecord()
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedAttempt:
+class RecordedAttempt(msgspec.Struct, frozen=True):
     """One request to a model, as it ended: with a reply, or with a failure."""
 
     key: str

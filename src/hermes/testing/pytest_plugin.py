@@ -48,7 +48,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         if file.read(len(_CASE)) != _CASE:
             return None
     # By name: the recorded runs are a floor above the test kit.
-    return import_module("hermes.record.checks.pytest_items").collect_case(file_path, parent)
+    return import_module("hermes.record.checks.pytest_items").CaseCollector.from_parent(parent, path=file_path)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from hermes.base.config.schema.sections import Config
 from hermes.base.config.trust import FolderTrust
 from hermes.host import Host
-from hermes.service.mcp.project import project_servers
+from hermes.service.mcp.sources import project_servers
 from support.mcp_rig import FAULTY, faulty
 from support.waiting import HANG
 

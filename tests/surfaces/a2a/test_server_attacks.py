@@ -16,7 +16,7 @@ import pytest
 from hermes.base.config import A2AConfig, PrincipalConfig
 from hermes.base.config.schema.sections import A2APushConfig
 from hermes.base.errors import HermesError
-from hermes.base.http_server import slow_loris
+from hermes.base.http_server import server as http_server
 from hermes.testing import ScriptedProvider, by_step, text, tool_call
 from support.a2a_rig import VERSION, Served, served, sse_documents, wire_message
 from support.approval_rig import RISKY
@@ -95,8 +95,8 @@ def test_no_spelling_of_a_method_gets_past_the_scopes(
 def test_slow_loris_connections_are_closed(
     home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(slow_loris, "SECONDS_FOR_HEAD", 0.2)
-    monkeypatch.setattr(slow_loris, "SECONDS_FOR_BODY", 0.2)
+    monkeypatch.setattr(http_server, "SECONDS_FOR_HEAD", 0.2)
+    monkeypatch.setattr(http_server, "SECONDS_FOR_BODY", 0.2)
     with ScriptedProvider("fine") as provider, served(home, workdir, provider) as agent:
         where = urlsplit(agent.url)
         with socket.create_connection((where.hostname, where.port), timeout=60) as slow:
@@ -105,8 +105,8 @@ def test_slow_loris_connections_are_closed(
                 assert slow.recv(1) == b""
             except ConnectionResetError:
                 pass
-        monkeypatch.setattr(slow_loris, "SECONDS_FOR_HEAD", 60.0)  # not for this caller
-        monkeypatch.setattr(slow_loris, "SECONDS_FOR_BODY", 60.0)
+        monkeypatch.setattr(http_server, "SECONDS_FOR_HEAD", 60.0)  # not for this caller
+        monkeypatch.setattr(http_server, "SECONDS_FOR_BODY", 60.0)
         answer = agent.rpc("SendMessage", wire_message("hello"))
         assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
@@ -114,8 +114,8 @@ def test_slow_loris_connections_are_closed(
 def test_request_time_limits_do_not_apply_to_answers(
     home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slow_loris, "SECONDS_FOR_HEAD", 1.0)
-    monkeypatch.setattr(slow_loris, "SECONDS_FOR_BODY", 1.0)
+    monkeypatch.setattr(http_server, "SECONDS_FOR_HEAD", 1.0)
+    monkeypatch.setattr(http_server, "SECONDS_FOR_BODY", 1.0)
     with ScriptedProvider(text("late", delay=1.2)) as provider, served(home, workdir, provider) as agent:
         answer = agent.rpc("SendMessage", wire_message("hello"))
         assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"

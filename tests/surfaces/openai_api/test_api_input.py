@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from hermes.base.errors import HermesError
-from hermes.base.http_server import slow_loris
+from hermes.base.http_server import server as http_server
 from hermes.base.http_server.listen_address import ListenAddress
 from hermes.base.http_server.principals import Principals
 from hermes.surfaces.openai_api.serve import serve_until
@@ -199,7 +199,7 @@ def test_small_endpoints(api: ServedApi) -> None:
 
 
 def test_a_request_that_never_ends_is_cut_off(api: ServedApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_loris, "SECONDS_FOR_HEAD", 0.2)
+    monkeypatch.setattr(http_server, "SECONDS_FOR_HEAD", 0.2)
     port = urlsplit(api.url).port or 0
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n")

@@ -113,8 +113,8 @@ class AssignmentReader:
         names = self._names(wanted) - _KEPT_FROM_CHILDREN
         if role == "orchestrator":
             names |= {DELEGATE}
-        inherits = self.settings.inherit_mcp_toolsets
-        return [tool for tool in self.offered if tool.name in names and (inherits or not _is_of_mcp(tool))]
+        left_out = () if self.settings.inherit_mcp_toolsets else ("mcp-",)
+        return [tool for tool in self.offered if tool.name in names and not tool.toolset.startswith(left_out)]
 
     def _names(self, wanted: Sequence[str]) -> frozenset[str]:
         own = frozenset(tool.name for tool in self.offered)
@@ -129,10 +129,6 @@ class AssignmentReader:
                     f"Leave toolsets out to give the child all of them."
                 )
         return frozenset[str]().union(*(known[name] for name in names))
-
-
-def _is_of_mcp(tool: Tool) -> bool:
-    return tool.toolset.startswith("mcp-")
 
 
 def _tasks(args: Args) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hermes.agent.context.tokens import estimate
 from hermes.base.config.schema.sections import CompressionConfig
@@ -27,8 +27,6 @@ class Compressor:
 
     def __init__(self, settings: CompressionConfig, context_length: int) -> None:
         self._settings = settings
-        self.last_prompt_tokens = 0
-        self.compression_count = 0
         self.context_length = context_length
         self._has_warned = False
 
@@ -36,21 +34,6 @@ class Compressor:
     def threshold_tokens(self) -> int:
         """How long a prompt may be before it is time."""
         return int(self.context_length * self._settings.threshold)
-
-    def update_model(self, model: str, context_length: int, **_details: Any) -> None:
-        """Another model answers from here on."""
-        self.context_length = context_length
-
-    def get_status(self) -> dict[str, Any]:
-        """How full the context is."""
-        share = min(100.0, self.last_prompt_tokens / self.context_length * 100)
-        return {
-            "last_prompt_tokens": self.last_prompt_tokens,
-            "threshold_tokens": self.threshold_tokens,
-            "context_length": self.context_length,
-            "usage_percent": share,
-            "compression_count": self.compression_count,
-        }
 
     def compress(
         self,

@@ -128,12 +128,13 @@ class RequestBuilder(msgspec.Struct):
         if shorter is None:
             log.info("%s: the conversation cannot be made shorter", key)
             return False
+        length = estimate(shorter)
         compaction = Compaction(
             messages=shorter,
             covers=(self._parts.journal.ordinal, *place),
             reason="refused" if retry else "window",
             tokens_before=tokens,
-            tokens_after=tokens_left(tokens, before, shorter),
+            tokens_after=max(tokens - estimate(before) + length, length),
         )
         # Stored before it is used: a resumed turn sees what the model saw.
         self._parts.journal.step(key, "done", "model", compaction)
@@ -187,11 +188,6 @@ def compress_now(
     compaction = Compaction(after, (turns, 0, 0), "asked", tokens, estimate(after))
     record_compaction(runtime.store, runtime.runner, session_id, compaction)
     return after, CompressionReport(tokens, compaction.tokens_after, len(before), len(after))
-
-
-def tokens_left(tokens: int, before: list[Message], after: list[Message]) -> int:
-    """About how long a request is whose messages were made shorter."""
-    return max(tokens - estimate(before) + estimate(after), estimate(after))
 
 
 def _keys(step: int) -> list[str]:

@@ -172,6 +172,8 @@ class ContextWindow:
         self._counted = 0
         self._counted_messages = 0
         self._last_counted: Message | None = None
+        self._prompt_tokens = 0
+        self._compactions = 0
 
     # -- what is in it ------------------------------------------------------------------------------------------
 
@@ -181,7 +183,7 @@ class ContextWindow:
             return
         is_new, self._endpoint = self._endpoint is None, endpoint
         length = self._contexts.length_for(endpoint)
-        self._compressor.update_model(endpoint.model, length)
+        self._compressor.context_length = length
         if self._engine is not None:
             if is_new:
                 start = {"model": endpoint.model, "platform": self._platform, "context_length": length}
@@ -199,14 +201,21 @@ class ContextWindow:
         if usage is None or not usage.prompt_tokens:
             return
         self._counted, self._counted_messages, self._last_counted = usage.total_tokens, messages, answer
-        self._compressor.last_prompt_tokens = usage.prompt_tokens
+        self._prompt_tokens = usage.prompt_tokens
         if self._engine is not None and not is_replay:
             counts = {**usage.as_hook_payload(), "completion_tokens": usage.output_tokens}
             self._engine.call("update_from_response", counts)
 
     def status(self) -> dict[str, Any]:
         """How full it is, with the fields of ``ContextEngine.get_status``."""
-        own = self._compressor.get_status()
+        length = self._compressor.context_length
+        own = {
+            "last_prompt_tokens": self._prompt_tokens,
+            "threshold_tokens": self._compressor.threshold_tokens,
+            "context_length": length,
+            "usage_percent": min(100.0, self._prompt_tokens / length * 100),
+            "compression_count": self._compactions,
+        }
         return own if self._engine is None else {**own, **self._engine.status()}
 
     def _is_counted(self, request: list[Message]) -> bool:
@@ -272,7 +281,8 @@ class ContextWindow:
         if self._engine is not None and halvings <= 1:
             shorter = self._engine.compress(messages, tokens, focus, scope.interrupt)
             if shorter is not None:
-                return self._count(shorter)
+                self._compactions += 1
+                return shorter
         ask, reader = self._contexts.asker(scope, endpoints)
         shorter = self._compressor.compress(
             messages,
@@ -284,10 +294,9 @@ class ContextWindow:
             ask=ask,
             reader_tokens=min(reader, tokens >> halvings) if was_refused else reader,
         )
-        return None if shorter is messages else self._count(shorter)
-
-    def _count(self, shorter: list[Message]) -> list[Message]:
-        self._compressor.compression_count += 1
+        if shorter is messages:
+            return None
+        self._compactions += 1
         return shorter
 
     # -- its end ------------------------------------------------------------------------------------------------

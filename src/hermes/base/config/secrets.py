@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -55,7 +55,7 @@ def home_secrets(
     """
     found = _Found()
     settings = cast("dict[str, Any]", msgspec.to_builtins(config))
-    named = {*_variables_named_in(settings), *_TOKEN_VARIABLES}
+    named = {*_texts_named(_NAMING.__contains__, settings), *_TOKEN_VARIABLES}
     for name, value in (_env_values(home) if env_file is None else env_file).items():
         if name in named or is_secret_key(name) or is_unnamed_secret(value):
             found.add(name, value)
@@ -167,17 +167,17 @@ class _Found:
             self.add_address(path, value)
 
 
-def _variables_named_in(value: Any) -> Iterator[str]:
-    """The variables that settings such as ``key_env`` name."""
+def _texts_named(is_wanted: Callable[[str], bool], value: Any) -> Iterator[str]:
+    """The texts in a document whose names are wanted."""
     if isinstance(value, dict):
         for name, item in cast("dict[str, Any]", value).items():
-            if name in _NAMING and isinstance(item, str) and item:
+            if isinstance(item, str) and is_wanted(name):
                 yield item
             else:
-                yield from _variables_named_in(item)
+                yield from _texts_named(is_wanted, item)
     elif isinstance(value, list):
         for item in cast("list[Any]", value):
-            yield from _variables_named_in(item)
+            yield from _texts_named(is_wanted, item)
 
 
 def _secrets_of_address(address: str) -> Iterator[str]:
@@ -214,16 +214,4 @@ def _stored_credentials(home: Path) -> Iterator[tuple[str, str]]:
         return
     pool: Any = cast("dict[str, Any]", document).get("credential_pool") if isinstance(document, dict) else None
     for provider, records in cast("dict[str, Any]", pool).items() if isinstance(pool, dict) else ():
-        yield from ((f"auth.json:{provider}", value) for value in _secret_fields(records))
-
-
-def _secret_fields(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for name, item in cast("dict[str, Any]", value).items():
-            if isinstance(item, str) and is_secret_key(name):
-                yield item
-            else:
-                yield from _secret_fields(item)
-    elif isinstance(value, list):
-        for item in cast("list[Any]", value):
-            yield from _secret_fields(item)
+        yield from ((f"auth.json:{provider}", value) for value in _texts_named(is_secret_key, records))

@@ -16,10 +16,10 @@ from hermes.base.scope import Interrupt
 T = TypeVar("T")
 
 
-def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+def settle(future: asyncio.Future[Any], value: Any = None, error: BaseException | None = None) -> None:
     """Give a future of an event loop its result, from any thread."""
 
-    def settle() -> None:
+    def finish() -> None:
         if future.done():
             return
         if error is not None:
@@ -28,7 +28,7 @@ def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None
             future.set_result(value)
 
     with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-        future.get_loop().call_soon_threadsafe(settle)
+        future.get_loop().call_soon_threadsafe(finish)
 
 
 async def run_in_thread(work: Callable[[Interrupt], T], interrupt: Interrupt | None = None) -> T:
@@ -47,7 +47,7 @@ async def run_in_thread(work: Callable[[Interrupt], T], interrupt: Interrupt | N
             value = context.run(work, own)
         except BaseException as raised:
             error = raised
-        _settle(result, value, error)
+        settle(result, value, error)
 
     with contextlib.ExitStack() as stack:
         if interrupt is not None:
@@ -89,7 +89,7 @@ class LoopThreads:
         while (taken := self._work.get()) is not None:
             work, future = taken
             try:
-                _settle(future, work(), None)
+                settle(future, work())
             except BaseException as error:
-                _settle(future, None, error)
+                settle(future, error=error)
             del taken, work, future  # frees what they reference before the next one arrives

@@ -25,11 +25,11 @@ class Assembly(Protocol):
     """What one format makes of an answer. Attributes, because they are asked for with every piece."""
 
     #: Something of the answer has arrived.
-    started: bool
+    started: bool = False
     #: The answer has its end; only a formality can still be missing.
-    complete: bool
+    complete: bool = False
     #: Nothing the server may still send is of interest.
-    over: bool
+    over: bool = False
 
     def event(self, payload: bytes, deltas: list[Delta]) -> None:
         """Take the data of one event.

@@ -81,18 +81,13 @@ $ hermes plugins install ./{folder} --enable
 """
 
 
-def folder_name(name: str) -> str:
-    """The folder of a plugin: a name that Python can import, so that tests can too."""
-    return name.replace("-", "_")
-
-
 def write_scaffold(name: str, parent: Path) -> Path:
     """Write a new plugin into a folder of its own below ``parent`` and return that."""
     if not _NAME.fullmatch(name):
         raise PluginError(
             f"{name!r} cannot be the name of a new plugin; use a-z and 0-9, with single - or _ in between"
         )
-    folder = parent / folder_name(name)
+    folder = parent / name.replace("-", "_")  # Python can import that, so that tests can too
     if folder.exists():
         raise PluginError(f"{folder} is there already; choose another name or another --path")
     values = {"name": name, "folder": folder.name, "variable": folder.name.upper()}

@@ -23,10 +23,6 @@ def sets_kernel_value(call: Call) -> bool:
     return call.options.has("wp", "write", "load", "system") or any("=" in word for word in call.options.operands)
 
 
-def _changes_crontab(call: Call) -> bool:
-    return not call.options.has("l") and (bool(call.args) or call.stdin.origin != "terminal")
-
-
 RULES = (
     Rule(
         "write-system-config",
@@ -37,7 +33,7 @@ RULES = (
             "visudo vipw vigr adduser deluser chsh gpasswd dscl": _changes_accounts,
             "chmod chown chgrp": _changes_mode,
             "sysctl": sets_kernel_value,
-            "crontab": _changes_crontab,
+            "crontab": lambda call: not call.options.has("l") and bool(call.args or call.stdin.origin != "terminal"),
         },
     ),
     Rule("write-ssh", "changes SSH keys or settings", writing("write-ssh")),

@@ -10,7 +10,6 @@ import contextlib
 import fnmatch
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import msgspec
@@ -29,17 +28,16 @@ _MARK = "hermes_evidence"
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(slots=True)
-class Verification:
+class Verification(msgspec.Struct):
     """The result of a check. ``problems`` name the first thing that is wrong of each kind."""
 
     session_id: str = ""
     events: int = 0
     redacted: int = 0
     #: The chain of each event by its number, as computed.
-    chain: dict[int, str] = field(default_factory=dict[int, str])
-    seals: list[Seal] = field(default_factory=list[Seal])
-    problems: list[str] = field(default_factory=list[str])
+    chain: dict[int, str] = {}
+    seals: list[Seal] = []
+    problems: list[str] = []
 
 
 def export_evidence(store: Store, session_id: str, seals: Sequence[Seal], *, redact: Sequence[str] = ()) -> bytes:

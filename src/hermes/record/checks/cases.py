@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,12 +60,11 @@ class CaseFile(msgspec.Struct, forbid_unknown_fields=True):
     expect: Expectations = msgspec.field(default_factory=Expectations)
 
 
-@dataclass(slots=True)
-class CaseResult:
+class CaseResult(msgspec.Struct):
     """How a test went."""
 
     path: Path
-    problems: list[str] = field(default_factory=list[str])
+    problems: list[str] = []
     updated: bool = False
 
     @property

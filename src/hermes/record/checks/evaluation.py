@@ -6,7 +6,6 @@ import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,7 @@ _TASK = "judge"
 _REQUEST_KEY = "sample"
 
 
-@dataclass(frozen=True, slots=True)
-class SampleResult:
+class SampleResult(msgspec.Struct, frozen=True):
     """One sample answered by one model."""
 
     sample: str
@@ -67,8 +65,7 @@ def read_dataset(path: Path) -> list[Sample]:
     return samples
 
 
-@dataclass(slots=True)
-class Evaluation:
+class Evaluation(msgspec.Struct):
     """One evaluation on a host. The same name, model and sample are one session, so that it can be resumed."""
 
     host: Host
@@ -79,9 +76,9 @@ class Evaluation:
     parallel: int = 4
     #: Called with each result as it comes.
     when_done: Callable[[SampleResult], None] = lambda _result: None
-    interrupt: Interrupt = field(default_factory=Interrupt)
+    interrupt: Interrupt = msgspec.field(default_factory=Interrupt)
     _spent: float = 0.0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     def run(self, samples: Sequence[Sample], models: Sequence[str]) -> list[SampleResult]:
         """Answer and score every sample with every model, in the order of the dataset.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,8 +32,3 @@ class CaseItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where it is."""
         return self.path, None, f"hermes test {self.name}"
-
-
-def collect_case(path: Path, parent: Any) -> CaseCollector:
-    """The collector of a test file."""
-    return CaseCollector.from_parent(parent, path=path)  # pyright: ignore[reportUnknownMemberType]

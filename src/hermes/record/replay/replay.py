@@ -7,7 +7,6 @@ import os
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,12 +52,11 @@ _MEMORY = Path("/dev/shm")
 _LEFT_OUT = ("observability/otel", "observability/langfuse", "observability/nemo_relay", "chaos")
 
 
-@dataclass(slots=True)
-class ReplayResult:
+class ReplayResult(msgspec.Struct):
     """How a replay went."""
 
     session_id: str
-    differences: list[Difference] = field(default_factory=list[Difference])
+    differences: list[Difference] = []
     turns: int = 0
     steps: int = 0
     #: Seconds that the turns took, with the CPU for them and for comparing them, and those of the original.
@@ -66,7 +64,7 @@ class ReplayResult:
     cpu_seconds: float = 0.0
     recorded_seconds: float = 0.0
     #: What is to be known about the result, a line each.
-    notes: list[str] = field(default_factory=list[str])
+    notes: list[str] = []
     #: The run as it was now, when it was asked for.
     recording: Recording | None = None
     #: The same as the text of a bundle.
@@ -78,8 +76,7 @@ class ReplayResult:
         return not self.differences
 
 
-@dataclass(frozen=True, slots=True)
-class ReplaySettings:
+class ReplaySettings(msgspec.Struct, frozen=True):
     """How a run is replayed."""
 
     tools: ToolMode = "recorded"

@@ -13,7 +13,7 @@ from hermes.base.config.principals import default_workspace, make_private
 from hermes.base.config.schema.sections import Config
 from hermes.base.config.secrets import home_redactor
 from hermes.base.errors import PluginError
-from hermes.base.scope import current_scope
+from hermes.base.scope import current_principal, current_scope
 from hermes.journal.store.port import Store
 from hermes.service.schedules.delivery import chat_of_session, destination
 from hermes.service.schedules.schedule import Schedule, ScheduleError
@@ -47,7 +47,7 @@ class PluginJobs:
             zone=self._config.cron.timezone or local_zone(),
             cwd=self._folder(options.get("workdir")),
             now=time.time(),
-            principal=self._principal,
+            principal=current_principal(),
             source="plugin",
             deliver=self._deliver(options.get("deliver")),
             model=options.get("model") or "",
@@ -58,7 +58,7 @@ class PluginJobs:
 
     def list(self, *, include_disabled: bool = False) -> list[dict[str, Any]]:
         """The schedules; those that do not fire only when they are asked for."""
-        found = self._schedules.list(self._principal)
+        found = self._schedules.list(current_principal())
         return [self.job(one) for one in found if include_disabled or one.state == "active"]
 
     def get(self, job_id: str) -> dict[str, Any] | None:
@@ -132,11 +132,6 @@ class PluginJobs:
             "provider": schedule.provider or None,
         }
 
-    @property
-    def _principal(self) -> str:
-        scope = current_scope.get()
-        return "" if scope is None else scope.principal
-
     def _changed(self, job_id: str, change: Callable[[Schedule], Schedule]) -> dict[str, Any] | None:
         """The job of that id or name after a change; None when there is none."""
         found = self._find(job_id)
@@ -144,18 +139,18 @@ class PluginJobs:
 
     def _find(self, job_id: str) -> Schedule | None:
         try:
-            return self._schedules.get(job_id, self._principal)
+            return self._schedules.get(job_id, current_principal())
         except ScheduleError:
             return None
 
     def _deliver(self, wanted: Any) -> str:
         scope = current_scope.get()
         here = "" if scope is None else chat_of_session(self._schedules.store, scope.session_id)
-        return destination(str(wanted or ""), here, self._config, self._principal)
+        return destination(str(wanted or ""), here, self._config, current_principal())
 
     def _folder(self, named: Any) -> str:
         """Where a run works: a principal's in its own folder."""
-        principal = self._principal
+        principal = current_principal()
         return str(make_private(default_workspace(self._home, principal)) if principal else named or self._cwd)
 
     @staticmethod

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from hermes.base.errors import HermesError
 from hermes.service.schedules.run import ScheduleHost
 from hermes.service.schedules.scheduler import LONGEST_WAIT, Scheduler, announced
 from hermes.service.schedules.store import Schedules
 
-if TYPE_CHECKING:
-    from hermes.plugins.registry import PluginSet
-
 log = logging.getLogger("hermes.cron")
 
 _BUILT_IN = ("", "builtin", "in-process", "inprocess")
 
 
-class ScheduleProviderHost(ScheduleHost, Protocol):
-    """A host with plugins."""
-
-    plugins: PluginSet
-
-
 def serve(
-    host: ScheduleProviderHost, scheduler: Scheduler, stop: threading.Event, *, adapters: Any = None, loop: Any = None
+    host: ScheduleHost, scheduler: Scheduler, stop: threading.Event, *, adapters: Any = None, loop: Any = None
 ) -> None:
     """Fire schedules until ``stop`` is set: by the plugin that ``cron.provider`` names, or by the clock.
 
@@ -38,7 +29,7 @@ def serve(
         scheduler.serve(stop)
 
 
-def find_provider(host: ScheduleProviderHost) -> Any | None:
+def find_provider(host: ScheduleHost) -> Any | None:
     """The scheduler that ``cron.provider`` names; None for the built-in one."""
     wanted = host.config.cron.provider.strip()
     if wanted.lower() in _BUILT_IN:
@@ -57,7 +48,7 @@ def find_provider(host: ScheduleProviderHost) -> Any | None:
     return None
 
 
-def _start(host: ScheduleProviderHost, provider: Any, scheduler: Scheduler, stop: threading.Event, **more: Any) -> bool:
+def _start(host: ScheduleHost, provider: Any, scheduler: Scheduler, stop: threading.Event, **more: Any) -> bool:
     """Run the plugin's scheduler until the stop. False when it failed, and the clock is needed after all."""
     schedules = Schedules(host.store)
     failed: list[BaseException] = []

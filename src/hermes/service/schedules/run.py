@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hermes.journal.runner import Runner
     from hermes.journal.sessions import Sessions
     from hermes.journal.store.port import Store
+    from hermes.plugins.registry import PluginSet
 
 log = logging.getLogger("hermes.cron")
 
@@ -50,6 +51,7 @@ class ScheduleHost(Protocol):
     runtime: Runtime
     sessions: Sessions
     models: Models
+    plugins: PluginSet
     redactor: Redactor
 
     def new_session(

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 from hermes.agent.events import TurnResult
 from hermes.base.config.schema.sections import PrincipalScope
 from hermes.base.http_server.principals import Principal
-from hermes.surfaces.openai_api.answers import failure
 from hermes.surfaces.openai_api.conversations import SessionHeaders
-from hermes.surfaces.openai_api.errors import ApiError, invalid
+from hermes.surfaces.openai_api.errors import NO_RETRY, ApiError, invalid
 
 _MAX_KEY_CHARS = 255
 
@@ -35,8 +34,24 @@ class ApiCall(NamedTuple):
             )
 
     def failure(self, result: TurnResult | None) -> ApiError | None:
-        """The error of a turn without an answer, as this caller may see it."""
-        return None if result is None else failure(result, shows_words=self.principal.is_owner)
+        """The error of a turn without an answer; None when there is one.
+
+        Callers see only the class of a failure: its words may hold anything. The owner sees them too.
+        """
+        if result is None or result.status in ("completed", "incomplete"):
+            return None
+        if result.status == "interrupted":
+            return ApiError(
+                503,
+                "the turn was stopped before there was an answer",
+                kind="server_error",
+                code="cancelled",
+                headers=(NO_RETRY,),
+            )
+        words = f": {result.error}" if self.principal.is_owner and result.error else ""
+        name = result.error_type or "TurnFailed"
+        status, code = (429, "insufficient_quota") if name == "BudgetExceeded" else (500, "agent_error")
+        return ApiError(status, f"Agent error: {name}{words}", kind="server_error", code=code, headers=(NO_RETRY,))
 
     def order_fields(self) -> dict[str, Any]:
         """What every order takes from the call."""

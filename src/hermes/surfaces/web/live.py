@@ -11,7 +11,6 @@ import contextlib
 import logging
 import threading
 import time
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -88,16 +87,15 @@ class Subscription:
         return None if self._is_closed and not data else data
 
 
-@dataclass(slots=True)
-class _Topic:
+class _Topic(msgspec.Struct):
     """What the open pages of one topic have been sent."""
 
-    pages: set[Subscription] = field(default_factory=set[Subscription])
+    pages: set[Subscription] = set()
     #: The number of the last event of each session of the family.
-    heads: dict[str, int] = field(default_factory=dict[str, int])
+    heads: dict[str, int] = {}
     #: The questions of the family: session, question and state.
-    questions: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
-    lines: dict[str, SessionLine] = field(default_factory=dict[str, SessionLine])
+    questions: set[tuple[str, str, str]] = set()
+    lines: dict[str, SessionLine] = {}
     since: float = 0.0
     pending: int = -1
     #: How many sessions there are: fewer means that some were deleted.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -26,8 +25,7 @@ class PeerUpdate(NamedTuple):
     status: str = ""
 
 
-@dataclass(slots=True)
-class PeerReply:
+class PeerReply(msgspec.Struct):
     """The answer to one message. It is settled once the task has ended or waits for input."""
 
     task_id: str = ""
@@ -38,9 +36,9 @@ class PeerReply:
     #: The agent's text for the state: its question, or why it failed.
     status: str = ""
     #: The data of the question: ``approval_id``, ``options`` …
-    question: dict[str, Any] = field(default_factory=dict[str, Any])
-    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
-    _artifacts: dict[str, str] = field(default_factory=dict[str, str])
+    question: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    _artifacts: dict[str, str] = {}
 
     @property
     def is_settled(self) -> bool:

@@ -60,11 +60,8 @@ class PromptFile(msgspec.Struct, frozen=True):
         """What it asks for that needs trust in the project's folder. The user's own files need none."""
         if self.source == "user":
             return []
-        return [*([f"use the model {self.model}"] if self.model else []), *self.inline_commands()]
-
-    def inline_commands(self) -> list[str]:
-        """The commands in its text, as a person is asked about them."""
-        return [f"run {found[1].strip()!r}" for found in _INLINE_COMMAND.finditer(self.body)]
+        commands = [f"run {found[1].strip()!r}" for found in _INLINE_COMMAND.finditer(self.body)]
+        return [f"use the model {self.model}", *commands] if self.model else commands
 
 
 class PromptFiles:

@@ -157,7 +157,8 @@ def answered(text: str, reasoning: str, calls: Iterable[ToolCallRecord], finish_
 
 def called(args: dict[str, Any], result: str) -> Attributes:
     """What a tool was given and what it returned."""
-    return {**_value("input", json_text(args), _JSON), **_value("output", result, _mime_type(result))}
+    kind = _JSON if result[:1] in ("{", "[") else _TEXT
+    return {**_value("input", json_text(args), _JSON), **_value("output", result, kind)}
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
@@ -198,7 +199,3 @@ def _call(prefix: str, call_id: str, name: str, arguments: str) -> Attributes:
 
 def _value(side: str, text: str, mime_type: str = _TEXT) -> Attributes:
     return {f"{side}.value": text, f"{side}.mime_type": mime_type}
-
-
-def _mime_type(text: str) -> str:
-    return _JSON if text[:1] in ("{", "[") else _TEXT

@@ -59,7 +59,8 @@ def generate(http: Any, *, base_url: str, key: str, body: dict[str, Any], timeou
     url = _address(base_url)
     headers = {"accept": "application/json"}
     if key:
-        _check_key(key)
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise ImagesError("the key has characters that cannot be sent; copy it again", "config")
         headers["authorization"] = f"Bearer {key}"
     try:
         answer = http.request(
@@ -80,11 +81,6 @@ def _address(base_url: str) -> str:
             f"base_url is {base_url!r}; an address such as https://api.openai.com/v1 is expected", "config"
         )
     return urlunsplit(parts._replace(path=parts.path.rstrip("/") + "/images/generations"))
-
-
-def _check_key(key: str) -> None:
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise ImagesError("the key has characters that cannot be sent; copy it again", "config")
 
 
 def _refusal(status: int, body: bytes) -> str:

@@ -166,7 +166,6 @@ class HostExporter:
         atexit.unregister(self.close)
         self._lock = threading.Lock()
         self._sink.forget()
-        self._loop.forget()
 
 
 class Trajectories:

@@ -66,7 +66,8 @@ def _take_over(document: Table, components: list[Table], path: Path, cwd: Path) 
             continue
         config = cast("Table", config)
         if component.get("kind") == "observability":
-            _resolve_folders(config, cwd)
+            for section in _atof_files(config):
+                section["output_directory"] = str(absolute(str(section.get("output_directory") or "."), cwd))
             found = replace(
                 found,
                 atif=_taken_atif(config, path, cwd, remarks) or found.atif,
@@ -97,11 +98,6 @@ def _taken_atif(config: Table, path: Path, cwd: Path, remarks: list[str]) -> Ati
         str(block.get("model_name") or ""),
         children_too=str(block.get("subagent_export_mode", "")).lower() == "all",
     )
-
-
-def _resolve_folders(config: Table, cwd: Path) -> None:
-    for section in _atof_files(config):
-        section["output_directory"] = str(absolute(str(section.get("output_directory") or "."), cwd))
 
 
 def _atof_files(config: Table) -> list[Table]:

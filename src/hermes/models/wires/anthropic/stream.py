@@ -12,7 +12,7 @@ from hermes.models.costs.usage import response_usage
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_in_body, message
 from hermes.models.reply import Completion, Reply, chat_completion, check_call_count, unfinished_reply
-from hermes.models.wires.body_parser import Unreadable, decode_json
+from hermes.models.wires.body_parser import Assembly, Unreadable, decode_json
 from hermes.models.wires.provider_state import STATE_FIELD, Items, call_marker, provider_state, text_marker
 from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 
@@ -128,13 +128,10 @@ _FINISH_REASONS = {
 }
 
 
-class MessageAssembly:
+class MessageAssembly(Assembly):
     """Adds event after event; gives the pieces out as deltas and the whole in the shape of a chat completion."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self.started = False
-        self.complete = False
-        self.over = False
         self._endpoint = endpoint
         self._message: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}

@@ -9,7 +9,7 @@ import msgspec
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_in_body
 from hermes.models.reply import Completion, Reply, text_of, thoughts_of, unfinished_reply
-from hermes.models.wires.body_parser import Unreadable, decode_json
+from hermes.models.wires.body_parser import Assembly, Unreadable, decode_json
 from hermes.models.wires.chat.extras import ChatExtras
 from hermes.models.wires.chat.thinking import ThinkSplitter, without_thoughts
 from hermes.models.wires.chat.tool_calls import CallSlots, TextCall, ToolCallSplitter
@@ -62,13 +62,10 @@ _CHUNK = msgspec.json.Decoder(Chunk)
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
-class ChatAssembly:
+class ChatAssembly(Assembly):
     """Adds chunk after chunk; gives the pieces out as deltas and the whole as a response."""
 
     def __init__(self, endpoint: Endpoint, *, tools: bool) -> None:
-        self.started = False
-        self.complete = False
-        self.over = False
         self._endpoint = endpoint
         self._finish_reason = ""
         self._has_choice = False

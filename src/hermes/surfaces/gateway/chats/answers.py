@@ -109,17 +109,14 @@ def answer_messages(work: ChatWork, text: str, redactor: Redactor, limit: int) -
     ]
 
 
-def completed_text(answer: str, error: str | None) -> str:
-    """The answer of a turn that has one, with what is to be said about it when it is not whole."""
-    return f"{answer}\n\n({error})" if error else answer
-
-
 def answer_text(work: ChatWork, result: TurnResult) -> str:
     """The text for a chat. A turn that was interrupted says nothing."""
     if result.status == "interrupted":
         return ""
+    if result.status == "incomplete" and result.error:
+        return f"{result.answer}\n\n({result.error})"
     if result.status in ("completed", "incomplete"):
-        return completed_text(result.answer, result.error if result.status == "incomplete" else None)
+        return result.answer
     if work.event.internal:  # read by others than its sender, such as the route of a webhook
         return f"What {work.sender.name} sent could not be answered ({result.error_type or 'error'}); see: hermes logs"
     if is_dead_letter(result):
