@@ -67,7 +67,7 @@ class Workers:
         self._lock = threading.Lock()
         self._idle = 0
         self._threads = 0
-        self._closed = False
+        self.is_closed = False
 
     def submit(self, work: Callable[[], T]) -> WorkerTask[T]:
         task = WorkerTask(work)
@@ -98,10 +98,6 @@ class Workers:
         return await asyncio.wrap_future(future)
 
     @property
-    def is_closed(self) -> bool:
-        return self._closed
-
-    @property
     def busy(self) -> int:
         """The number of threads that have work."""
         with self._lock:
@@ -110,7 +106,7 @@ class Workers:
     def close(self) -> None:
         """End the idle threads. Stuck ones end when they become idle, or with the process."""
         with self._lock:
-            self._closed = True
+            self.is_closed = True
             idle, self._idle = self._idle, 0
         for _ in range(idle):
             self._tasks.put(None)
@@ -120,6 +116,6 @@ class Workers:
             task.run()
             del task  # frees what it references before the next one arrives
             with self._lock:
-                if self._closed:
+                if self.is_closed:
                     return
                 self._idle += 1

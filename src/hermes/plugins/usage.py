@@ -24,17 +24,10 @@ def record_usage(
     stats: Iterable[CallbackStats],
     redact: Callable[[str], str],
 ) -> None:
-    """Store the counters with a session. A failure to do so is a warning."""
-    try:
-        record_plugin_counters(store, session_id, plugin_usage(plugins, stats, redact))
-    except JournalError as error:
-        log.warning("the counters of the plugins are not stored: %s", error)
+    """Store the counters of every plugin that was loaded or should have been. A failure to do so is a warning.
 
-
-def plugin_usage(
-    plugins: Iterable[LoadedPlugin], stats: Iterable[CallbackStats], redact: Callable[[str], str]
-) -> list[PluginCalls]:
-    """The counters of every plugin that was loaded or should have been. Errors may quote secrets: ``redact`` them."""
+    Errors of plugins may quote secrets, which ``redact`` masks.
+    """
     counters: dict[tuple[str, str], PluginCalls] = {}
     for plugin in plugins:
         key = plugin.manifest.key
@@ -58,4 +51,7 @@ def plugin_usage(
         )
     for one in taken_from_exporters():
         counters[one.plugin, one.site] = replace(one, last_error=redact(one.last_error))
-    return list(counters.values())
+    try:
+        record_plugin_counters(store, session_id, list(counters.values()))
+    except JournalError as error:
+        log.warning("the counters of the plugins are not stored: %s", error)

@@ -190,7 +190,7 @@ def _idle() -> None:
 class CallbackThreads:
     """The idle callback threads of one host, by session and plugin. Thread-safe and fork-safe."""
 
-    __slots__ = ("__weakref__", "_count", "_idle", "_lock")
+    __slots__ = ("__weakref__", "_idle", "_lock", "idle")
 
     def __init__(self) -> None:
         self._reset()
@@ -199,14 +199,15 @@ class CallbackThreads:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._idle: dict[str, dict[str, list[CallbackThread]]] = {}
-        self._count = 0
+        #: How many threads are idle.
+        self.idle = 0
 
     def take(self, plugin: str, session: str) -> CallbackThread:
         """The idle thread of the plugin in that session, or another one while that is busy."""
         with self._lock:
             idle = self._idle.setdefault(session, {}).setdefault(plugin, [])
             if idle:
-                self._count -= 1
+                self.idle -= 1
                 return idle.pop()
         return CallbackThread(f"hermes-plugin {plugin} {session}".rstrip())
 
@@ -216,7 +217,7 @@ class CallbackThreads:
             idle = self._idle.get(session, {}).get(plugin)
             if idle is not None:
                 idle.append(thread)
-                self._count += 1
+                self.idle += 1
                 left = self._trim(session)
             else:
                 left = [thread]
@@ -226,7 +227,7 @@ class CallbackThreads:
     def _trim(self, session: str) -> list[CallbackThread]:
         """With the lock held: the threads that are too many."""
         left: list[CallbackThread] = []
-        while self._count > MAX_IDLE:
+        while self.idle > MAX_IDLE:
             oldest = next((other for other in self._idle if other != session), None)
             if oldest is None:
                 break
@@ -235,7 +236,7 @@ class CallbackThreads:
 
     def _take_out(self, session: str) -> list[CallbackThread]:
         threads = [thread for idle in self._idle.pop(session, {}).values() for thread in idle]
-        self._count -= len(threads)
+        self.idle -= len(threads)
         return threads
 
     def end_session(self, session: str) -> list[CallbackThread]:
@@ -251,11 +252,6 @@ class CallbackThreads:
         ended = [thread for session in list(self._idle) for thread in self.end_session(session)]
         for thread in ended:
             thread.join(_CLOSE_SECONDS)
-
-    @property
-    def idle(self) -> int:
-        """How many threads are idle."""
-        return self._count
 
 
 _pools: weakref.WeakSet[CallbackThreads] = weakref.WeakSet()

@@ -52,7 +52,10 @@ def _import_folder(manifest: PluginManifest, host: PluginHost) -> ModuleType:
     start = manifest.path / "__init__.py"
     if not start.is_file():
         raise PluginError(f"{manifest.path} has no __init__.py, so there is nothing to load")
-    _ensure_parent()
+    if PARENT not in sys.modules:
+        parent = ModuleType(PARENT, "The plugins that are loaded.")
+        parent.__path__ = []
+        sys.modules[PARENT] = parent
     forget_plugin(manifest)
     name = module_name(manifest.key)
     spec = util.spec_from_file_location(name, start, submodule_search_locations=[str(manifest.path)])
@@ -66,13 +69,6 @@ def _import_folder(manifest: PluginManifest, host: PluginHost) -> ModuleType:
     loader.exec_module(module)
     setattr(sys.modules[PARENT], name.rpartition(".")[2], module)
     return module
-
-
-def _ensure_parent() -> None:
-    if PARENT not in sys.modules:
-        parent = ModuleType(PARENT, "The plugins that are loaded.")
-        parent.__path__ = []
-        sys.modules[PARENT] = parent
 
 
 def _import_entry_point(manifest: PluginManifest, host: PluginHost) -> Any:

@@ -59,7 +59,7 @@ class McpSources:
         if self.servers is None:
             self.servers = self._build(config)
         self._configured = config.mcp_servers
-        project, notices = self._of_project()
+        project, notices = project_servers(self._home, self._project_file())
         return [*notices, *self.servers.load({**project, **self._given, **config.mcp_servers})]
 
     def add(self, entries: Mapping[str, McpServerConfig]) -> list[str]:
@@ -88,16 +88,11 @@ class McpSources:
         path = project_root(self._cwd) / ".mcp.json"
         return path if path.is_file() else None
 
-    def _of_project(self) -> tuple[dict[str, McpServerConfig], list[str]]:
-        """The servers of the project, where the user trusts it, and notices about them."""
-        path = self._project_file()
-        if path is None:
-            return {}, []
-        return project_servers(self._home, path)
 
-
-def project_servers(home: Path, path: Path) -> tuple[dict[str, McpServerConfig], list[str]]:
+def project_servers(home: Path, path: Path | None) -> tuple[dict[str, McpServerConfig], list[str]]:
     """The entries of a project's file, and notices about it. Without trust there are no entries, only a notice."""
+    if path is None:
+        return {}, []
     from hermes.base.config.load import load_document
     from hermes.base.config.trust import FolderTrust, how_to_trust
 

@@ -142,9 +142,7 @@ class Deliveries:
             # Not wait_for: its task would pass an adapter's SystemExit on to the loop.
             async with asyncio.timeout(SEND_SECONDS):
                 result = await send_message(adapter, row)
-        except asyncio.CancelledError:
-            raise
-        except KeyboardInterrupt:
+        except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:
             # It may have arrived: sending it again could double it.
