@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hermes.base.http_server import slow_loris
+from hermes.base.http_server import server as http_server
 from hermes.base.http_server.server import listening, serve_app
 from support.served import ServerThread
 from support.waiting import HANG
@@ -84,8 +84,8 @@ def test_ambiguous_requests_are_refused(port: int, request_bytes: bytes) -> None
     ],
 )
 def test_heads_and_trailers_have_a_limit(port: int, monkeypatch: pytest.MonkeyPatch, start: bytes) -> None:
-    monkeypatch.setattr(slow_loris, "SECONDS_FOR_HEAD", 2 * HANG)  # it is the size that counts here
-    monkeypatch.setattr(slow_loris, "SECONDS_FOR_BODY", 2 * HANG)
+    monkeypatch.setattr(http_server, "SECONDS_FOR_HEAD", 2 * HANG)  # it is the size that counts here
+    monkeypatch.setattr(http_server, "SECONDS_FOR_BODY", 2 * HANG)
     status, _ = _answer(port, start, *[b"a" * 10_000] * 40)
     assert status in (400, 0), "refused; a client that is still sending may find the connection closed"
 
