@@ -70,7 +70,7 @@ class HandBack:
             # Not asked for at all: the runtime answered by itself, or failed, and the host then continues without it.
             return word.outcome()
         try:
-            result = next_call(self._real_payload(word.value))
+            result = next_call(restored(word.value, self.shown, self.payload))
         except BaseException as error:
             settle(word.future, error=CallFailed(type(error).__name__))
             self._last_word()
@@ -115,10 +115,6 @@ class HandBack:
             return self._next_word(_CLOSING_SECONDS)
         except TimeoutError:
             return None
-
-    def _real_payload(self, given: Any) -> Any:
-        """What the call is to take: what the runtime changed, and else what it would have taken anyway."""
-        return self.payload if given == self.shown else restored(given, self.shown, self.payload)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ class ServerCallbacks:
     def __init__(self, server: str, entry: McpServerConfig, environment: ClientEnvironment) -> None:
         self._server = server
         self._entry = entry
+        #: Whether the server gets the folder of the run, which for some replaces the folders of their arguments.
+        self.has_roots = entry.roots
         self._environment = environment
         #: The calls that run on the server now.
         self._running: list[Scope] = []
@@ -48,11 +50,6 @@ class ServerCallbacks:
     def can_elicit(self) -> bool:
         """Whether the server may ask the user."""
         return self._entry.elicitation.enabled and self._environment.responders is not None
-
-    @property
-    def has_roots(self) -> bool:
-        """Whether the server gets the folder of the run, which for some replaces the folders of their arguments."""
-        return self._entry.roots
 
     @contextmanager
     def calling(self, scope: Scope) -> Generator[None]:
