@@ -19,7 +19,7 @@ from hermes.testing.scripted.script import RecordedRequest
 from support.configured import configured_host
 
 #: The tools of a fresh home. Their schemas and the system prompt are in every request.
-ELEVEN = [
+FRESH = [
     "clarify",
     "delegate_task",
     "memory",
@@ -60,7 +60,7 @@ def test_the_first_request_of_a_fresh_home_is_small(home: Path, workdir: Path) -
     with ScriptedProvider([text("Hello.")]) as provider, configured_host(home, workdir, provider) as host:
         host.new_session().run("hi")
     [request] = provider.requests
-    assert [tool["function"]["name"] for tool in request.body["tools"]] == ELEVEN
+    assert [tool["function"]["name"] for tool in request.body["tools"]] == FRESH
     # The path of the working directory is the user's.
     assert len(sent(request)) - len(str(workdir)) <= MOST_BYTES
 
@@ -68,7 +68,7 @@ def test_the_first_request_of_a_fresh_home_is_small(home: Path, workdir: Path) -
 def test_every_other_tool_is_small(home: Path, workdir: Path) -> None:
     with ScriptedProvider() as provider, configured_host(home, workdir, provider) as host:
         sizes = {tool.name: len(msgspec.json.encode(tool.definition())) for tool in host.tools.all().values()}
-    others = {name: size for name, size in sizes.items() if name not in ELEVEN}
+    others = {name: size for name, size in sizes.items() if name not in FRESH}
     assert others and {name: size for name, size in others.items() if size > MOST_BYTES_OF_A_TOOL} == {}
 
 

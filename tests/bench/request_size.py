@@ -10,6 +10,7 @@ from .server import Plan
 from .table import Row
 from .workspace import Workspace
 
+#: As in ``tests/agent/test_request_economy.py``.
 BUDGET_BYTES = 6_000
 
 

@@ -113,6 +113,22 @@ def test_an_adapter_whose_settings_are_wrong_is_not_tried_again(rig: GatewayRig)
     assert len(other.made) == 1
 
 
+def test_an_adapter_that_lacks_a_method_is_not_tried_again(rig: GatewayRig) -> None:
+    class Unfinished(BasePlatformAdapter):
+        """Has no ``send``."""
+
+        async def connect(self, *, is_reconnect: bool = False) -> bool:
+            return True
+
+    class Maker(Other):
+        def make(self, config: PlatformConfig) -> Any:
+            return Unfinished(config, "other")  # pyright: ignore[reportAbstractUsage]
+
+    running = start(rig, Maker())
+    wait_until(lambda: state(running).state == "failed", "the failure")
+    assert "abstract" in state(running).error and "send" in state(running).error
+
+
 def test_a_lost_connection_is_made_again(rig: GatewayRig) -> None:
     other = Other()
     running = start(rig, other)

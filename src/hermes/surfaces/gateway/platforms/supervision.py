@@ -115,7 +115,9 @@ class PlatformSupervisor:
             if isinstance(error, KeyboardInterrupt):
                 raise
             log.debug("%s: connecting failed", self.entry.name, exc_info=True)
-            self._failed(f"{type(error).__name__}: {error}")
+            # A class that lacks a method can never be made.
+            is_final = self.adapter is None and isinstance(error, TypeError)
+            self._failed(f"{type(error).__name__}: {error}", for_good=is_final)
             return False
         if connected is False:
             message = getattr(adapter, "fatal_error_message", None) or "connect() returned False"

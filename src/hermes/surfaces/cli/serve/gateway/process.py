@@ -145,7 +145,7 @@ def usable_platforms(host: Host, names: list[str]) -> tuple[list[str], dict[str,
         entry = entries.get(name)
         if entry is None:
             offered = ", ".join(sorted(entries)) or "none"
-            problems[name] = f"no plugin that is loaded offers it (offered: {offered})"
+            problems[name] = f"no loaded plugin offers it (offered: {offered}); see 'hermes plugins list'"
             continue
         host.plugins.take("platform", name)
         problem = ""
