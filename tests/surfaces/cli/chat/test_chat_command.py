@@ -247,7 +247,8 @@ def test_a_closed_pipe_is_not_a_traceback(home: Path, workdir: Path) -> None:
 
 
 def test_a_second_ctrl_c_ends_the_process_and_the_command_it_runs(home: Path, workdir: Path) -> None:
-    stubborn = "trap 'echo > told' INT TERM; echo $$ > pid; while :; do sleep 100; done"
+    # Short sleeps: a signal that comes while the shell starts one may end neither of the two.
+    stubborn = "trap 'echo > told' INT TERM; echo $$ > pid; while :; do sleep 1; done"
     with ScriptedProvider([tool_call("terminal", {"command": stubborn})]) as provider:
         write_config(home, provider.base_url)
         process = start_hermes("chat", "-q", "go", "-Q", home=home, cwd=workdir)

@@ -166,6 +166,7 @@ class HostExporter:
         atexit.unregister(self.close)
         self._lock = threading.Lock()
         self._sink.forget()
+        self._loop.forget()
 
 
 class Trajectories:

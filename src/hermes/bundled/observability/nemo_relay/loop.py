@@ -8,24 +8,27 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from hermes.hooks.threads.event_loop import AsyncLoop
-
 if TYPE_CHECKING:
     import asyncio
     import contextvars
 
 #: An interpreter that ends sooner after a coroutine of the runtime may crash in it.
 _SETTLE_SECONDS = 0.05
+_JOIN_SECONDS = 2.0
 
 
-class RelayLoop(AsyncLoop):
+class RelayLoop:
     """Starts with the first coroutine; after ``close`` the next one starts it again."""
 
     def __init__(self) -> None:
-        super().__init__("hermes-nemo-relay")
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._last_used = 0.0
 
-    def submit(self, make: Callable[[], Coroutine[Any, Any, Any]], context: contextvars.Context) -> None:
+    def submit(
+        self, make: Callable[[], Coroutine[Any, Any, Any]], context: contextvars.Context
+    ) -> asyncio.AbstractEventLoop:
         """Run a coroutine without waiting for it. It must not let an exception out."""
         loop = self._start()
 
@@ -35,8 +38,9 @@ class RelayLoop(AsyncLoop):
             task.add_done_callback(tasks.discard)
 
         loop.call_soon_threadsafe(begin)
+        return loop
 
-    def wait(self, coroutine: Coroutine[Any, Any, Any], seconds: float) -> Any:
+    def run(self, coroutine: Coroutine[Any, Any, Any], seconds: float) -> Any:
         """Run a coroutine and wait for what it gives. ``TimeoutError`` when that takes too long."""
         import asyncio
 
@@ -48,19 +52,49 @@ class RelayLoop(AsyncLoop):
         finally:
             self._last_used = time.monotonic()
 
+    def close(self) -> None:
+        """End the thread."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(_JOIN_SECONDS)
+
     def _settle(self) -> None:
         """Wait until the process may end."""
         time.sleep(max(self._last_used + _SETTLE_SECONDS - time.monotonic(), 0.0))
 
+    def forget(self) -> None:
+        """Drop the loop in a process that was forked: its thread stayed behind."""
+        self._lock = threading.Lock()
+        self._loop = self._thread = None
+
     def _start(self) -> asyncio.AbstractEventLoop:
-        if not self._last_used:
-            atexit.register(self._settle)
-        self._last_used = time.monotonic()
-        return super()._start()
+        with self._lock:
+            if self._loop is None:
+                import asyncio
+
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._loop,), name="hermes-nemo-relay", daemon=True
+                )
+                self._thread.start()
+            if not self._last_used:
+                atexit.register(self._settle)
+            self._last_used = time.monotonic()
+            return self._loop
 
 
 #: Running tasks, on any loop.
 tasks: set[asyncio.Task[Any]] = set()
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
 
 
 def bounded(function: Callable[[], None], seconds: float) -> None:

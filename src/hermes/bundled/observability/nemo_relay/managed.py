@@ -12,7 +12,6 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.http.threads import settle
 from hermes.contract.response import to_plain
 from hermes.trace.tracker import OpenAttempt, OpenTool
 
@@ -63,7 +62,7 @@ class HandBack:
 
     def run(self, begin: Begin, next_call: Callable[[Any], Any]) -> Any:
         """The call's result. An error before the call has run is the runtime's, any later one the call's own."""
-        self.loop.submit(lambda: self._manage(begin), self.context)
+        loop = self.loop.submit(lambda: self._manage(begin), self.context)
         word = self._next_word(_PATIENCE_SECONDS)
         self.took_over = word.error is None
         if word.future is None:
@@ -72,15 +71,15 @@ class HandBack:
         try:
             result = next_call(restored(word.value, self.shown, self.payload))
         except BaseException as error:
-            settle(word.future, error=CallFailed(type(error).__name__))
+            _answer(loop, word.future, error=CallFailed(type(error).__name__))
             self._last_word()
             raise
         published = self.show(result)
-        settle(word.future, published)
+        _answer(loop, word.future, published)
         last = self._last_word()
         while last is not None and last.future is not None:
             # A runtime that asks again gets the same answer: no call runs twice.
-            settle(last.future, published)
+            _answer(loop, last.future, published)
             last = self._last_word()
         if last is None or last.error is not None or last.value == published:
             return result
@@ -129,6 +128,20 @@ class _Word:
         if self.error is not None:
             raise self.error
         return self.value
+
+
+def _answer(
+    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], value: Any = None, error: Exception | None = None
+) -> None:
+    def settle() -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(value)
+
+    loop.call_soon_threadsafe(settle)
 
 
 def restored(changed: Any, shown: Any, real: Any) -> Any:

@@ -213,7 +213,7 @@ class RuntimeExporters:
         self._health = self._health or ExporterHealth(self._plugin, "plugins.toml")
         try:
             chosen = with_files(document, self._claim, again=self._was_open)
-            self._activation = self._loop.wait(self._relay.initialize(chosen), PATIENCE_SECONDS)
+            self._activation = self._loop.run(self._relay.initialize(chosen), PATIENCE_SECONDS)
         except Exception as error:
             self._give_back()
             self._health.failed(error, 0)
@@ -222,7 +222,7 @@ class RuntimeExporters:
 
     def _deactivate(self, activation: Any) -> None:
         if self._relay.closes_on_loop:
-            self._loop.wait(self._relay.close_on_loop(activation), PATIENCE_SECONDS)
+            self._loop.run(self._relay.close_on_loop(activation), PATIENCE_SECONDS)
         else:
             self._relay.clear()
 
