@@ -30,7 +30,7 @@ from hermes.testing.conformance.tools import sample_arguments, schema_problem
 from support.waiting import wait_until
 
 #: Far above what any plugin here needs; no test waits for one of these to be reached.
-GENEROUS = ConformanceLimits(deadline=30, slow=10, budget=120)
+GENEROUS = ConformanceLimits(deadline=30, slow=10, budget=900)
 #: For plugins that reach a limit on purpose, by sleeping or waiting far longer.
 SHORT = ConformanceLimits(deadline=1, slow=0.1, budget=60)
 LIMITS = {"hangs": SHORT, "slow": SHORT, "unfinished": ConformanceLimits(deadline=1, slow=0.1, budget=0.3)}

@@ -279,7 +279,7 @@ def test_picking_from_the_list(home: Path, workdir: Path) -> None:
             terminal.send("99")
             terminal.wait_for("'99' is not a choice")
             terminal.send("lab")
-            terminal.wait_for("(40 models; a part of a name narrows them down)")
+            terminal.wait_for("(40 models; a part of a name narrows")  # the rest may be on the next line
             terminal.send("l-3")
             terminal.wait_for("10. model-39")
             terminal.send("2")
