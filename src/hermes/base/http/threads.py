@@ -16,10 +16,10 @@ from hermes.base.scope import Interrupt
 T = TypeVar("T")
 
 
-def settle(future: asyncio.Future[Any], value: Any = None, error: BaseException | None = None) -> None:
+def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
     """Give a future of an event loop its result, from any thread."""
 
-    def finish() -> None:
+    def settle() -> None:
         if future.done():
             return
         if error is not None:
@@ -28,7 +28,7 @@ def settle(future: asyncio.Future[Any], value: Any = None, error: BaseException 
             future.set_result(value)
 
     with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-        future.get_loop().call_soon_threadsafe(finish)
+        future.get_loop().call_soon_threadsafe(settle)
 
 
 async def run_in_thread(work: Callable[[Interrupt], T], interrupt: Interrupt | None = None) -> T:
@@ -47,7 +47,7 @@ async def run_in_thread(work: Callable[[Interrupt], T], interrupt: Interrupt | N
             value = context.run(work, own)
         except BaseException as raised:
             error = raised
-        settle(result, value, error)
+        _settle(result, value, error)
 
     with contextlib.ExitStack() as stack:
         if interrupt is not None:
@@ -89,7 +89,7 @@ class LoopThreads:
         while (taken := self._work.get()) is not None:
             work, future = taken
             try:
-                settle(future, work())
+                _settle(future, work(), None)
             except BaseException as error:
-                settle(future, error=error)
+                _settle(future, None, error)
             del taken, work, future  # frees what they reference before the next one arrives
