@@ -282,6 +282,8 @@ def test_picking_from_the_list(home: Path, workdir: Path) -> None:
             terminal.wait_for("(40 models; a part of a name narrows")  # the rest may be on the next line
             terminal.send("l-3")
             terminal.wait_for("10. model-39")
+            shown = "".join(terminal.text.splitlines())
+            assert "(40 models; a part of a name narrows them down)" in shown
             terminal.send("2")
             terminal.wait_for("Now using model-31 at lab")
             assert terminal.end() == 0
