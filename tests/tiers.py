@@ -1,7 +1,8 @@
 """Which tests are quick: all but the folders and modules below, chosen by measured CPU time.
 
 ``pytest -m quick`` is for the edit loop and takes less than a minute on two idle cores. A module belongs into the list
-when it starts Python processes or takes more than about two seconds of CPU. A test marked ``slow`` is never quick.
+when it starts Python processes or takes more than about two seconds of CPU. A test marked ``slow`` or ``soak`` is never
+quick: ``-m`` on the command line replaces the expression of ``addopts``, which leaves these out.
 """
 
 from __future__ import annotations
@@ -48,10 +49,15 @@ NOT_QUICK = (
     "testing/test_conformance.py",
     "testing/test_conformance_clock.py",
     "testing/test_pytest_plugin.py",
+    "test_tiers.py",
     "tools/search/test_search_files.py",
     "tools/test_arguments.py",
     "trace/formats",
 )
+
+
+#: Markers of tests that are never quick, wherever they are.
+_LONG = ("slow", "soak")
 
 
 def is_quick(path: Path) -> bool:
@@ -63,5 +69,5 @@ def is_quick(path: Path) -> bool:
 def mark_quick(items: Iterable[pytest.Item]) -> None:
     """Mark the quick tests."""
     for item in items:
-        if is_quick(item.path) and item.get_closest_marker("slow") is None:
+        if is_quick(item.path) and not any(item.get_closest_marker(name) for name in _LONG):
             item.add_marker("quick")

@@ -10,12 +10,15 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from hermes.hooks.table import Hooks
-from hermes.plugins.loading.manifest import PluginManifest
+from hermes.plugins.loading.manifest import PluginManifest, Source
 
 log = logging.getLogger("hermes.plugins")
 
 #: ``waiting``: loaded by the part of the runtime that its kind belongs to, when that selects it.
 Status = Literal["loaded", "failed", "disabled", "not enabled", "waiting"]
+
+#: Where a plugin may come from; of several offers of one name, that of the first place is used.
+_PLACES: tuple[Source, ...] = ("program", "project", "user", "entrypoint", "bundled")
 
 
 class Command(Struct, frozen=True):
@@ -177,13 +180,9 @@ class PluginSet:
 
     def take(self, kind: str, name: str) -> ProviderOffer | None:
         """The first unused offer with that name, marked as in use from here on."""
-        for plugin in self:
-            for offer in plugin.waiting:
-                if (offer.kind, offer.name) == (kind, name):
-                    plugin.waiting.remove(offer)
-                    plugin.in_use.append(offer)
-                    return offer
-        return None
+        waiting = (offer for plugin in self for offer in plugin.waiting)
+        found = next((offer for offer in waiting if (offer.kind, offer.name) == (kind, name)), None)
+        return None if found is None else self._use(found)
 
     def choose(self, kind: str, name: str) -> ProviderOffer | str:
         """The offer with that name, or from the plugin with that name; the only one when the name is empty.
@@ -196,15 +195,29 @@ class PluginSet:
         else:
             matches = [offer for offer in found if offer.name == name]
             matches = matches or [offer for offer in found if name in (offer.plugin, offer.plugin.rpartition("/")[2])]
-        # A package may be a plugin and a memory by two entry points, and registers the same thing from both.
-        if matches and len({(one.name, _made_of(one.value)) for one in matches}) == 1:
-            self.take(kind, matches[0].name)
-            return matches[0]
+        if len({offer.name for offer in matches}) == 1:
+            return self._use(min(matches, key=self._place))
         names = ", ".join(sorted(f"{offer.name} (plugin {offer.plugin})" for offer in matches or found))
         if matches:
             return f"several plugins offer one: {names}; choose one by name"
         wanted = f"no plugin that is loaded offers {name!r}" if name else "no plugin that is loaded offers one"
         return f"{wanted}; there are {names}" if names else f"{wanted}; see 'hermes plugins list'"
+
+    def _place(self, offer: ProviderOffer) -> int:
+        """Which of several offers of one name is used, the lowest number first: one name is one thing, installed twice.
+
+        A folder is what a person put there; then come packages, and what is part of the runtime.
+        """
+        plugin = self.plugins.get(offer.plugin)
+        return 0 if plugin is None else _PLACES.index(plugin.manifest.source)
+
+    def _use(self, offer: ProviderOffer) -> ProviderOffer:
+        """Mark an offer as in use."""
+        for plugin in self:
+            if offer in plugin.waiting:
+                plugin.waiting.remove(offer)
+                plugin.in_use.append(offer)
+        return offer
 
     def counters(self) -> dict[str, PluginCounters]:
         """Statistics of the callbacks of each plugin. The test that `hermes plugins new` writes reads them."""
@@ -223,8 +236,3 @@ class PluginSet:
         """Deliver the events that are still queued, within a few seconds."""
         for plugin in self._hooks.flush():
             log.warning("plugin %r: not all of its background events were delivered in time", plugin)
-
-
-def _made_of(value: object) -> object:
-    """What distinguishes providers of the same name: the class, or the function or class itself."""
-    return value if isinstance(value, type) or hasattr(value, "__qualname__") else type(value)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -15,6 +16,7 @@ from hermes.base.errors import PluginError
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads import timed_call
 from hermes.hooks.threads.callback_threads import MAX_IDLE
+from hermes.hooks.threads.load_call import LoadCall, thread_seconds
 from hermes.hooks.threads.runner import PluginLimits
 from hermes.hooks.threads.timed_call import FOREVER, TimedCall, current_call, host_work
 from support.waiting import HANG, wait_for, wait_until
@@ -115,6 +117,69 @@ def test_a_plugins_own_limit_wins_and_a_bad_one_is_said(caplog: pytest.LogCaptur
     assert [limits.load_seconds(name) for name in ("quick", "free")] == [7, 30]
     assert limits.hook_seconds("bad") == 60
     assert "plugins.entries.bad.hook_timeout is 'soon'" in caplog.text
+
+
+class Thread:
+    """The thread of a step of loading: how long it has computed."""
+
+    def __init__(self) -> None:
+        self.computed = 0.0
+
+    def __call__(self, thread: int) -> float:
+        return self.computed
+
+
+def test_a_step_of_loading_that_a_busy_machine_delays_is_waited_for(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    thread = Thread()
+    call = LoadCall("p", 30, thread)
+    for minutes in range(1, 11):
+        thread.computed += 1.0  # one second of every thirty: thirty others want the processor too
+        clock.now += 30
+        assert call.left == 30, minutes
+    assert "plugin 'p' still loads after 30 s; it computes, so it is waited for" in caplog.text
+
+
+def test_a_step_of_loading_that_does_nothing_is_late(clock: Clock) -> None:
+    thread = Thread()
+    call = LoadCall("p", 30, thread)
+    thread.computed = 2.0
+    clock.now += 30
+    assert call.left == 30, "it has worked"
+    thread.computed += 0.1  # a loop that sleeps and looks again
+    clock.now += 29
+    assert call.left == 1
+    clock.now += 1
+    assert (call.left, call.reason) == (0, "it has done nothing for 30 s")
+
+
+def test_a_step_of_loading_that_computes_without_end_is_late(clock: Clock) -> None:
+    thread = Thread()
+    call = LoadCall("p", 30, thread)
+    clock.now += 30
+    thread.computed = 29.0
+    assert call.left == 30
+    clock.now += 30
+    thread.computed = 31.0
+    assert (call.left, call.reason) == (0, "it has computed for 30 s")
+
+
+def test_a_cancelled_turn_waits_for_no_step_of_loading(clock: Clock) -> None:
+    thread = Thread()
+    call = LoadCall("p", 30, thread)
+    call.limit, thread.computed = 2, 1.0
+    clock.now += 2
+    assert call.left == 0
+
+
+@pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="threads have no clock that others can read")
+def test_the_clock_of_a_thread_counts_what_it_computes(gate: threading.Event) -> None:
+    thread = threading.Thread(target=gate.wait, args=(HANG,))
+    thread.start()
+    assert thread_seconds(thread.ident or 0) < thread_seconds(threading.get_ident())
+    gate.set()
+    thread.join(HANG)
 
 
 def test_calls_at_the_same_time_do_not_wait_for_each_other(hooks: Hooks) -> None:

@@ -175,12 +175,28 @@ def settle(site: Path) -> None:
 
 def test_entry_points_of_installed_packages_are_found(rig: Rig, site: Path) -> None:
     install(site, "acme_plugin", "acme = acme_plugin\nother = acme_plugin:thing")
-    rig.write("acme", manifest="version: from-folder")
+    rig.write("acme", manifest="version: from-folder", where="bundled")
     manifest = discover(rig.home, rig.cwd)["acme"]
     assert (manifest.source, manifest.version, manifest.entry_point) == ("entrypoint", "1.5", "acme_plugin")
     assert manifest.description == "About acme_plugin"
     assert (manifest.kind, manifest.path) == ("standalone", None)
     assert discover(rig.home, rig.cwd)["other"].entry_point == "acme_plugin:thing"
+
+
+@pytest.mark.parametrize("where", ["user", "project"])
+def test_a_folder_wins_over_an_entry_point_of_its_name(
+    rig: Rig, site: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_ENABLE_PROJECT_PLUGINS", "1")
+    points = "acme = acme_plugin\nother = acme_plugin\n[hermes_agent.memory_providers]\nrag = acme_plugin:Rag"
+    install(site, "acme_plugin", points)
+    rig.write("acme", manifest="version: from-folder", where=where)
+    rig.write("web/other", where=where)
+    rig.write("rag" if where == "user" else "memory/rag", manifest="kind: exclusive", where=where)
+    found = discover(rig.home, rig.cwd)
+    assert (found["acme"].source, found["acme"].version) == (where, "from-folder")
+    assert found["other"].source == "entrypoint", "a folder of another key is another plugin"
+    assert [key for key in found if "rag" in key] == ["rag" if where == "user" else "memory/rag"]
 
 
 def test_the_index_is_used_until_the_installation_changes(

@@ -377,12 +377,24 @@ def test_loading_that_does_not_end_is_given_up_and_changes_nothing_later(
     plugins = rig.load(enabled=["slow", "q"])
     record = plugins.plugins["slow"]
     assert (record.status, plugins.plugins["q"].status) == ("failed", "loaded")
-    assert f"its {where} did not end: no answer within 0.05 s" in record.error
+    assert f"its {where} did not end: it has done nothing for 0.05 s" in record.error
     assert "plugins.entries.slow.load_timeout" in record.error
     gate.set()
     if where == "register":
         wait_for(refused, "the late registration is refused")
     assert not rig.hooks.has("pre_tool_call")
+
+
+def test_loading_that_computes_without_end_is_given_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = threading.Event()
+    monkeypatch.setattr("builtins.gate_of_the_test", gate, raising=False)
+    rig.write("busy", "import builtins\nwhile not builtins.gate_of_the_test.is_set():\n    pass\n")
+    rig.config.load_timeout = 0.1
+    try:
+        record = rig.load(enabled=["busy"]).plugins["busy"]
+    finally:
+        gate.set()
+    assert "its import did not end: it has computed for 0.1 s" in record.error
 
 
 @pytest.mark.parametrize("where", ["import", "register"])

@@ -13,6 +13,7 @@ from hermes.base.errors import Interrupted, TurnSuspended
 from hermes.base.scope import current_scope
 from hermes.hooks.threads.callback_threads import CallbackThread, CallbackThreads
 from hermes.hooks.threads.event_loop import AsyncLoop, late_text
+from hermes.hooks.threads.load_call import LoadCall
 from hermes.hooks.threads.timed_call import TimedCall, current_call
 
 log = logging.getLogger("hermes.hooks")
@@ -35,7 +36,7 @@ class PluginLimits:
         return self._seconds(plugin, "hook_timeout", self._config.hook_timeout)
 
     def load_seconds(self, plugin: str) -> float:
-        """How long the import of a plugin, and its ``register``, may take."""
+        """How long the import of a plugin, and its ``register``, may compute or do nothing."""
         return self._seconds(plugin, "load_timeout", self._config.load_timeout)
 
     def _seconds(self, plugin: str, name: str, default: float) -> float:
@@ -97,11 +98,11 @@ class CallbackRunner:
 
     def load(self, work: Callable[[], Any], plugin: str) -> CallOutcome:
         """Run a step of loading a plugin within its limit, on a thread of its own."""
-        call = TimedCall(plugin, self.limits.load_seconds(plugin))
+        call = LoadCall(plugin, self.limits.load_seconds(plugin))
         thread = CallbackThread(f"hermes-load {plugin}")
         scope = current_scope.get()
         if not thread.run(work, {}, call, copy_context(), None if scope is None else scope.interrupt):
-            return None, CallLate(late_text(call.limit))
+            return None, CallLate(call.reason)
         value, error = thread.value, thread.error
         thread.end()
         return value, error

@@ -142,9 +142,8 @@ def _checked(folder: Path) -> PluginManifest:
 
 def _refuse_clash(manifest: PluginManifest, target: Path, known: Mapping[str, PluginManifest], force: bool) -> None:
     other = known.get(manifest.name)
-    if other is not None and other.path != target and other.source != "bundled":
-        where = other.path or f"the package of entry point {other.entry_point}"
-        raise PluginError(f"plugin {manifest.name!r} is there already ({where}); remove that one first")
+    if other is not None and other.path not in (None, target) and other.source != "bundled":
+        raise PluginError(f"plugin {manifest.name!r} is there already ({other.path}); remove that one first")
     if force:
         return
     if other is not None and other.source == "bundled":

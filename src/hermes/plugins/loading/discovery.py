@@ -43,7 +43,11 @@ def plugin_folders(home: Path, cwd: Path) -> list[tuple[Source, Path]]:
 
 
 def discover(home: Path, cwd: Path) -> dict[str, PluginManifest]:
-    """Every plugin that could be loaded, by key. Entry points win over folders."""
+    """Every plugin that could be loaded, by key.
+
+    An entry point wins over a bundled plugin of its name. A folder of the user's or the project's wins over an entry
+    point: packages have installers that put such a folder there, and it is the one that a person can see and change.
+    """
     from hermes.plugins.loading.entry_points import (  # a run without plugins needs none
         MEMORY_GROUP,
         installed_entry_points,
@@ -53,8 +57,13 @@ def discover(home: Path, cwd: Path) -> dict[str, PluginManifest]:
     for source, folder in plugin_folders(home, cwd):
         for file in manifest_files(folder):
             _add(found, read_manifest(file.path, source, file.category))
+    placed = {key: one for key, one in found.items() if one.source != "bundled"}
+    memories = {name for key, one in placed.items() for name in (one.name, key.rpartition("/")[2])}
     for point in installed_entry_points(home):
         is_memory = point.group == MEMORY_GROUP
+        if point.name in (memories if is_memory else placed):
+            log.debug("plugin %r is a folder; the entry point of that name is left out", point.name)
+            continue
         manifest = PluginManifest(
             point.name,
             f"memory/{point.name}" if is_memory else point.name,

@@ -60,6 +60,26 @@ def test_a_provider_of_a_package_is_selected_by_name(home: Path, workdir: Path, 
     assert "Remember the sea." in provider.requests[0].messages[0]["content"]
 
 
+@pytest.mark.parametrize("place", ["remembers", "memory/remembers"])
+def test_a_provider_that_is_a_package_and_a_folder_is_taken_from_the_folder(
+    home: Path, workdir: Path, site: Path, place: str
+) -> None:
+    folder = home / "plugins" / place
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text("name: remembers\n")
+    own = CLASS.replace("the sea", "the hills")
+    (folder / "__init__.py").write_text(f"{own}\ndef register(ctx):\n    ctx.register_memory_provider(Remembers())\n")
+    points = site / "remembering-1.dist-info" / "entry_points.txt"
+    points.write_text(points.read_text() + "[hermes_agent.plugins]\nremembers = registering:start\n")
+    with ScriptedProvider([text("ok")]) as provider:
+        write_config(home, provider.base_url, "memory:\n  provider: remembers\nplugins:\n  enabled: [remembers]\n")
+        path = {"PYTHONPATH": f"{site}:{Path(__file__).parents[3] / 'src'}"}
+        done = run_hermes("chat", "-Q", "-q", "hi", home=home, cwd=workdir, env=path)
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
+    assert "several plugins" not in done.stderr
+    assert "Remember the hills." in provider.requests[0].messages[0]["content"]
+
+
 def test_listing_choosing_and_leaving_a_provider(home: Path, workdir: Path, site: Path) -> None:
     write_config(home, "http://127.0.0.1:9")
     path = {"PYTHONPATH": f"{site}:{Path(__file__).parents[3] / 'src'}"}
