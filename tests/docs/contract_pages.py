@@ -51,7 +51,7 @@ def write_missing_pages() -> list[Path]:
 def hook_text(name: str) -> str:
     """Everything the contract says about a hook."""
     spec = HOOKS[name]
-    live = f" What a callback changes in {code(spec.live)} in place counts as a rewrite." if spec.live else ""
+    live = f" What a callback changes in {code(spec.live)} in place counts as a `modify`." if spec.live else ""
     answer = f"**Answer:** {_shapes(spec.returns)}{live}"
     facts = [spec.when, answer, *_pair_sentences(name), _paths(name)]
     return _page_text(name, "hooks", OBSERVER_SCHEMA, facts, spec.fields)
@@ -84,7 +84,8 @@ def _pair_sentences(name: str) -> list[str]:
     for pair in PAIRS:
         key = ", ".join(map(code, pair.key))
         if name == pair.start:
-            found.append(f"**Pair:** closed by exactly one {alternatives(pair.ends)} with the same {key}.")
+            again = " A callback may get it again before that, as said below." if pair.may_repeat else ""
+            found.append(f"**Pair:** closed by exactly one {alternatives(pair.ends)} with the same {key}.{again}")
         elif name in pair.ends:
             found.append(f"**Pair:** closes the {code(pair.start)} with the same {key}.")
     return found

@@ -113,11 +113,11 @@ class Services:
         if tool is None:
             return False, f"there is no tool {tool_name!r}"
         context = tool_context(self._runtime, scope, self._cwd if session is None else session.cwd)
-        finding = Finding(f"plugin_rule:{rule_key or tool_name}", reason, "") if reason else None
+        findings = (Finding(f"plugin_rule:{rule_key or tool_name}", reason, ""),) if reason else ()
         try:
             with host_work():
                 examined = self._runtime.approvals.examine(tool, args, context)
-                decision = self._runtime.approvals.decide(tool, args, context, examined, plugin=finding)
+                decision = self._runtime.approvals.decide(tool, args, context, examined, plugin=findings)
         except TurnSuspended:
             return False, "it needs an approval, which cannot be given in the middle of this call"
         return decision.allowed, decision.message

@@ -49,6 +49,8 @@ class Pair(NamedTuple):
     start: str
     ends: tuple[str, ...]
     key: tuple[str, ...]
+    #: Whether a callback may get the start again before its end: it is asked anew about what another one changed.
+    may_repeat: bool = False
 
 
 _TURN = (SESSION_ID, TASK_ID, TURN_ID)
@@ -224,8 +226,9 @@ _TOOL = (
         "pre_tool_call",
         "After `tool_request` middleware, before guardrails, approvals and the tool.",
         (*TOOL_CALL, TRACE),
-        'The first {"action": "block", "message": str} blocks the call; the first {"action": "approve", '
-        '"message"?: str, "rule_key"?: str} sends it to a person.',
+        'Any {"action": "block", "message": str} blocks the call, whatever other plugins answer and in whatever order; '
+        'each {"action": "approve", "message"?: str, "rule_key"?: str} is a reason to ask a person; '
+        '{"action": "modify", "args": dict} changes the arguments that it names.',
         live="args",
     ),
     HookSpec("post_tool_call", "When a tool call is over, whatever its outcome.", (*TOOL_CALL, *_OUTCOME, TRACE)),
@@ -328,7 +331,7 @@ HOOKS: dict[str, HookSpec] = {
 PAIRS = (
     Pair("pre_llm_call", ("on_session_end",), ("session_id", "turn_id")),
     Pair("pre_api_request", ("post_api_request", "api_request_error"), (API_REQUEST_ID.name,)),
-    Pair("pre_tool_call", ("post_tool_call",), ("session_id", "turn_id", "tool_call_id")),
+    Pair("pre_tool_call", ("post_tool_call",), ("session_id", "turn_id", "tool_call_id"), may_repeat=True),
     Pair("pre_approval_request", ("post_approval_response",), ("session_id", "tool_call_id", "pattern_key")),
     Pair("subagent_start", ("subagent_stop",), ("child_session_id",)),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 from msgspec import UNSET
 from msgspec.structs import asdict
@@ -15,6 +15,7 @@ from hermes.hooks.answers import plain
 from hermes.hooks.callback import FAILED, LATE, Callback
 from hermes.hooks.copies import isolate, same
 from hermes.hooks.queue import BackgroundQueue, Overflow
+from hermes.hooks.sinks import SinkCallback
 from hermes.hooks.threads.runner import CallbackRunner
 
 E = TypeVar("E", bound=Event)
@@ -78,6 +79,11 @@ class Subscriber(Callback):
             return FAILED
 
     @property
+    def only_observes(self) -> bool:
+        """Whether what it answers is never used."""
+        return self.queue is not None or isinstance(self.function, SinkCallback)
+
+    @property
     def consequence(self) -> str:
         return "the call is blocked" if self._on_error == "deny" else "the turn continues without it"
 
@@ -117,7 +123,9 @@ class Emitter(Generic[E]):
     Each callback gets copies of its own, so nothing it does to a payload reaches the runtime or another callback. The
     one exception is the hook's live field (``args`` of ``pre_tool_call``): what a callback changes there in place
     is taken over into the caller's dictionary, and an entry with the plugin's name is appended to the caller's
-    ``middleware_trace`` list. A callback that raises, is late or runs behind the turn changes nothing.
+    ``middleware_trace`` list; the answer ``{"action": "modify", "args": {...}}`` is another way to change it. Later
+    callbacks get the changed field. Those before the last change are asked again about what it has become, so that
+    each has seen what it lets pass. A callback that raises, is late or runs behind the turn changes nothing.
     """
 
     __slots__ = ("_live", "_not_keywords", "_optional", "hook", "subscribers")
@@ -152,13 +160,29 @@ class Emitter(Generic[E]):
         answers: list[Answer] = []
         session: Any = payload.get("session_id")
         session = session if type(session) is str else ""
-        for subscriber in self.subscribers:
+        last_change = 0
+        for position, subscriber in enumerate(self.subscribers):
             given = subscriber.arguments(payload)
             value = subscriber.deliver(given, session)
             if value is FAILED or value is LATE:
                 value = subscriber.denial(value)
             elif self._live and subscriber.queue is None:
-                _adopt(payload, given, self._live, subscriber)
+                _modify(payload, given, self._live, value)
+                if _adopt(payload, given, self._live, subscriber):
+                    last_change = position
+            if value is not None:
+                answers.append(Answer(subscriber.plugin, value))
+        return answers + self._ask_again(last_change, payload, session) if last_change else answers
+
+    def _ask_again(self, count: int, payload: dict[str, Any], session: str) -> list[Answer]:
+        """What the first subscribers answer about the live field as it is now. What they change in it is not used."""
+        answers: list[Answer] = []
+        for subscriber in self.subscribers[:count]:
+            if subscriber.only_observes:
+                continue
+            value = subscriber.deliver(subscriber.arguments(payload), session)
+            if value is FAILED or value is LATE:
+                value = subscriber.denial(value)
             if value is not None:
                 answers.append(Answer(subscriber.plugin, value))
         return answers
@@ -177,19 +201,28 @@ def _special_fields(hook: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 _SPECIAL_FIELDS = {hook: _special_fields(hook) for hook in HOOKS}
 
 
-def _adopt(payload: dict[str, Any], given: dict[str, Any], field: str, subscriber: Subscriber) -> None:
-    """Take over what a callback changed in the live field."""
+def _modify(payload: dict[str, Any], given: dict[str, Any], field: str, answer: object) -> None:
+    """Write the values of a ``modify`` answer over those of the callback's copy of the live field."""
+    said = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+    changes: object = said.get(field) if said.get("action") == "modify" else None
+    if isinstance(changes, dict) and payload.get(field) is not None:
+        given[field] = {**given.get(field, payload[field]), **cast("dict[str, Any]", changes)}
+
+
+def _adopt(payload: dict[str, Any], given: dict[str, Any], field: str, subscriber: Subscriber) -> bool:
+    """Take over what a callback changed in the live field; whether it changed anything."""
     own: dict[str, Any] | None = payload.get(field)
     changed: dict[str, Any] | None = given.get(field)
     if own is None or changed is None or same(own, changed):
-        return
+        return False
     try:
         taken = isolate(changed)
     except BaseException as error:  # a thread of the plugin's own may be changing it at this moment
         subscriber.blame(error, "what it changed is not used")
-        return
+        return False
     own.clear()
     own.update(taken)
     trace: list[dict[str, str]] | None = payload.get("middleware_trace")
     if trace is not None:
         trace.append({"source": subscriber.plugin, "reason": f"changed {field} in a hook"})
+    return True

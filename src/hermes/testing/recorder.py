@@ -88,7 +88,9 @@ class EventRecorder:
                 counter = starts if event.name == pair.start else ends if event.name in pair.ends else None
                 if counter is not None:
                     counter[tuple(event.payload.get(field) for field in pair.key)] += 1
-            keys = (key for key in {**starts, **ends} if starts[key] != ends[key])
+            keys = [key for key in {**starts, **ends} if starts[key] != ends[key]]
+            if pair.may_repeat:
+                keys = [key for key in keys if not starts[key] > ends[key] > 0]
             found.extend(Unbalanced(pair.start, key, starts[key], ends[key]) for key in keys)
         return found
 

@@ -132,6 +132,16 @@ BLOCK = {"action": "block", "message": "no"}
             {"action": "approve", "message": "sure?", "rule_key": "k"},
         ),
         ("pre_tool_call", """echo '{"action": "approve"}'""", {"action": "approve"}),
+        (
+            "pre_tool_call",
+            """echo '{"action": "modify", "args": {"timeout": 9}}'""",
+            {"action": "modify", "args": {"timeout": 9}},
+        ),
+        (
+            "pre_tool_call",
+            """echo '{"decision": "modify", "tool_input": {"timeout": 9}}'""",
+            {"action": "modify", "args": {"timeout": 9}},
+        ),
         ("pre_tool_call", "true", None),
         ("pre_tool_call", "echo '{}'", None),
         ("pre_tool_call", """echo '{"action": "allow"}'""", None),

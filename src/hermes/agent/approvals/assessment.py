@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -88,13 +89,13 @@ def assess_call(
     rules: ApprovalRules,
     tool: str,
     examined: Examination,
-    plugin: Decision | Finding | None = None,
+    plugin: Decision | Sequence[Finding] = (),
     *,
     mode: PermissionMode = "ask",
     is_sandboxed: bool = False,
     always_ask: bool = False,
 ) -> Assessment:
-    """Assess a call. ``plugin`` is what a plugin decided: to refuse it, or a reason to ask for approval."""
+    """Assess a call. ``plugin`` is what plugins decided: to refuse it, or reasons to ask for approval."""
     base = Assessment(examined.found, examined.command, examined.cwd)
     refusal, because = _refusal(rules, tool, base, plugin)
     if examined.refusal and refusal is None:
@@ -129,7 +130,7 @@ def _because(rules: ApprovalRules, mode: PermissionMode) -> str:
 
 
 def _refusal(
-    rules: ApprovalRules, tool: str, examined: Assessment, plugin: Decision | Finding | None
+    rules: ApprovalRules, tool: str, examined: Assessment, plugin: Decision | Sequence[Finding]
 ) -> tuple[Decision | None, tuple[str, ...]]:
     """The refusal, if there is one, and the setting behind it."""
     if examined.verdict == "hardline":
@@ -146,7 +147,7 @@ def _refusal(
 
 
 def _reasons_to_ask(
-    rules: ApprovalRules, tool: str, examined: Assessment, plugin: Decision | Finding | None
+    rules: ApprovalRules, tool: str, examined: Assessment, plugin: Decision | Sequence[Finding]
 ) -> tuple[Finding, ...]:
     rule = rules.for_tool(tool)
     found = () if rule == "allow" else examined.found
@@ -155,6 +156,6 @@ def _reasons_to_ask(
         from hermes.policy import Finding
 
         asked.append(Finding(f"tool:{tool}", f"uses {tool}, which the settings say to ask about", ""))
-    if plugin is not None and not isinstance(plugin, Decision):
-        asked.append(plugin)
+    if not isinstance(plugin, Decision):
+        asked += plugin
     return (*asked, *found)

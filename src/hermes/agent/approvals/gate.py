@@ -132,14 +132,16 @@ class Approvals:
         context: ToolContext,
         examined: Examination,
         *,
-        plugin: Decision | Finding | None = None,
+        plugin: Decision | Sequence[Finding] = (),
+        changed_by: Sequence[str] = (),
         loop: LoopGuardrail | None = None,
         before_asking: Callable[[], None] | None = None,
     ) -> Decision:
         """Whether the call may run now, with exactly these arguments. Questions are asked here.
 
-        ``examined`` is what ``examine`` found. ``plugin`` is what a plugin decided: a refusal, or a finding that needs
-        approval. ``before_asking`` is called before a question is asked.
+        ``examined`` is what ``examine`` found. ``plugin`` is what plugins decided: a refusal, or findings that need
+        approval. ``changed_by`` are the plugins that changed the arguments, for whoever is asked. ``before_asking`` is
+        called before a question is asked.
         """
         scope = context.scope
         always_ask = tool.may_run_commands and self._always_asks(scope.session_id)
@@ -162,7 +164,7 @@ class Approvals:
             return assessment.decision
         from hermes.agent.approvals.question import ApprovalQuestion  # most calls need none
 
-        question = ApprovalQuestion(tool, args, context, assessment.command, assessment.findings)
+        question = ApprovalQuestion(tool, args, context, assessment.command, assessment.findings, changed_by)
         if before_asking is not None:
             before_asking()
         with self._lock_for(scope.session_id):
@@ -322,11 +324,12 @@ class Approvals:
             log.warning("%s approved for good could not be written down: %s", ", ".join(rules), error)
 
 
-def plugin_decision(tool: str, answers: Sequence[Answer]) -> tuple[Decision | Finding | None, str]:
-    """The first answer to ``pre_tool_call`` that decides, and its plugin.
+def plugin_decision(tool: str, answers: Sequence[Answer]) -> tuple[Decision | tuple[Finding, ...], list[str]]:
+    """What the answers to ``pre_tool_call`` come to, whatever their order, and the plugins behind it.
 
-    ``block`` with a message refuses, ``approve`` asks.
+    Any ``block`` with a message refuses; without one, each ``approve`` is a reason to ask.
     """
+    asked: dict[tuple[str, str], Finding] = {}
     for answer in answers:
         if not isinstance(answer.value, dict):
             continue
@@ -336,10 +339,11 @@ def plugin_decision(tool: str, answers: Sequence[Answer]) -> tuple[Decision | Fi
             for name in ("message", "rule_key")
         )
         if value.get("action") == "block" and message:
-            return Decision(False, message, "plugin_block"), answer.plugin
+            return Decision(False, message, "plugin_block"), [answer.plugin]
         if value.get("action") == "approve":
             from hermes.policy import Finding
 
             why = message or f"the plugin {answer.plugin} wants it approved"
-            return Finding(f"plugin_rule:{rule_key or tool}", why, ""), answer.plugin
-    return None, ""
+            rule = f"plugin_rule:{rule_key or tool}"
+            asked[answer.plugin, rule] = Finding(rule, why, "")
+    return tuple(asked.values()), list(dict.fromkeys(plugin for plugin, _ in asked))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -80,7 +80,13 @@ class ApprovalQuestion:
     """The question whether a call may run, with the approval hooks around each time it is asked."""
 
     def __init__(
-        self, tool: Tool, args: Args, context: ToolContext, command: str | None, findings: tuple[Finding, ...]
+        self,
+        tool: Tool,
+        args: Args,
+        context: ToolContext,
+        command: str | None,
+        findings: tuple[Finding, ...],
+        changed_by: Sequence[str] = (),
     ) -> None:
         self.tool = tool.name
         self.args = args
@@ -93,6 +99,8 @@ class ApprovalQuestion:
             command if command is not None else _shown_edit(tool, args, context) or _shown_call(tool.name, args)
         )
         self.findings = findings
+        #: The plugins that changed the arguments.
+        self._changed_by = tuple(dict.fromkeys(changed_by))
         self._stored: StoredQuestion | None = None
 
     @property
@@ -102,8 +110,9 @@ class ApprovalQuestion:
 
     @property
     def description(self) -> str:
-        """Why approval is needed, in one line."""
-        return why(self.findings)
+        """Why approval is needed, in one line, and which plugins changed what is asked about."""
+        reason = why(self.findings)
+        return f"{reason} (changed by {', '.join(self._changed_by)})" if self._changed_by else reason
 
     @property
     def approval_id(self) -> str:

@@ -68,7 +68,7 @@ class ToolCall(msgspec.Struct):
     loop: LoopGuardrail | None = None
     #: Called before a question is asked: what led to the call is then recorded, and in the log.
     before_asking: Callable[[], None] | None = None
-    _plugin_decision: Decision | Finding | None = None
+    _plugin_decision: Decision | tuple[Finding, ...] = ()
     #: It may change any file of the project, as far as the gate knows: they are saved before.
     may_change_tree: bool = True
     #: The recorded answer that the call uses up when it starts.
@@ -119,21 +119,20 @@ class ToolCall(msgspec.Struct):
         self.args, self.original_args, self.trace = outcome.payload, outcome.original, outcome.trace
         self.decisions += (PluginDecision(name, "tool_request", "changed") for name in outcome.changed_by)
 
-    def _announce(self) -> Decision | Finding | None:
-        """``pre_tool_call``: observers see the call, and the first decision among their answers counts."""
+    def _announce(self) -> Decision | tuple[Finding, ...]:
+        """``pre_tool_call``: observers see the call, may change its arguments, block it or have it approved."""
         self.announced = True
         emit = self.runtime.hooks.pre_tool_call
         if emit is None:
-            return None
+            return ()
         # A callback may rewrite the arguments in place; the original must not change with them.
         self.args, self.trace = dict(self.args), list(self.trace)
         known = len(self.trace)
-        decision, plugin = plugin_decision(self.request.name, emit(self.started()))
+        decision, plugins = plugin_decision(self.request.name, emit(self.started()))
         for entry in self.trace[known:]:
             self.decisions.append(PluginDecision(entry["source"], "pre_tool_call", "changed"))
-        if decision is not None:
-            did = "blocked" if isinstance(decision, Decision) else "asked"
-            self.decisions.append(PluginDecision(plugin, "pre_tool_call", did))
+        did = "blocked" if isinstance(decision, Decision) else "asked"
+        self.decisions += (PluginDecision(plugin, "pre_tool_call", did) for plugin in plugins)
         return decision
 
     def _check_data(self) -> ToolOutcome | None:
@@ -161,6 +160,7 @@ class ToolCall(msgspec.Struct):
             self.context,
             examined,
             plugin=self._plugin_decision,
+            changed_by=[decision.plugin for decision in self.decisions if decision.did == "changed"],
             loop=self.loop,
             before_asking=self.before_asking,
         )

@@ -230,7 +230,7 @@ def _directive_functions(invoke_hook: Callable[..., list[Any]]) -> Names:
             api_request_id=api_request_id,
             middleware_trace=list(middleware_trace or ()),
         )
-        return _first_directive(answers)
+        return _directive(answers)
 
     def get_pre_tool_call_block_message(tool_name: str, args: dict[str, Any] | None, *ids: Any, **more: Any) -> Any:
         action, message = get_pre_tool_call_directive(tool_name, args, *ids, **more)
@@ -250,17 +250,20 @@ def _directive_functions(invoke_hook: Callable[..., list[Any]]) -> Names:
     }
 
 
-def _first_directive(answers: list[Any]) -> Directive:
-    """The first answer that is a directive: ``block`` with a message, or ``approve``."""
+def _directive(answers: list[Any]) -> Directive:
+    """What the answers come to: the first ``block`` with a message, else the first ``approve``."""
+    approve: Directive = (None, None)
     for answer in answers:
         if not isinstance(answer, dict):
             continue
         fields = cast("dict[str, Any]", answer)
         action, message = fields.get("action"), fields.get("message")
         reason = message if isinstance(message, str) and message else None
-        if action == "approve" or (action == "block" and reason):
+        if action == "block" and reason:
             return action, reason
-    return None, None
+        if action == "approve" and approve[0] is None:
+            approve = (action, reason)
+    return approve
 
 
 # -- hermes_cli.middleware --------------------------------------------------------------------------------------------

@@ -132,18 +132,28 @@ def _answer(event: str, document: Any) -> Any:
 
 
 def _decision(fields: dict[str, Any]) -> dict[str, Any] | None:
-    """Block the call, send it to a person, or neither."""
+    """Block the call, send it to a person, change its arguments, or nothing of that."""
     action, decision = fields.get("action"), fields.get("decision")
     if action == "block" or decision == "block":
         return _refusal("pre_tool_call", _reason(fields))
     if action == "approve":
         kept = {name: fields[name] for name in ("message", "rule_key") if isinstance(fields.get(name), str)}
         return {"action": "approve", **kept}
+    if action == "modify" or decision == "modify":
+        return _modification(fields)
     if action not in (None, "allow"):
-        raise HookCommandFailed(f"its action is {action!r}; it may be block, approve (ask a person) or allow")
+        raise HookCommandFailed(f"its action is {action!r}; it may be block, approve (ask a person), modify or allow")
     if decision not in (None, *_NO_OBJECTION):
-        raise HookCommandFailed(f"its decision is {decision!r}; it may be block or allow")
+        raise HookCommandFailed(f"its decision is {decision!r}; it may be block, modify or allow")
     return None
+
+
+def _modification(fields: dict[str, Any]) -> dict[str, Any]:
+    """Other values for some of the call's arguments."""
+    args = fields.get("args", fields.get("tool_input"))
+    if not isinstance(args, dict):
+        raise HookCommandFailed("it wants to modify the call and gives no object under args")
+    return {"action": "modify", "args": args}
 
 
 def _nudge(fields: dict[str, Any]) -> dict[str, Any] | None:

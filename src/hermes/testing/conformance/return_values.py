@@ -9,7 +9,7 @@ from hermes.base.errors import ProviderError
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.models.reply import normalise
 
-_ACTIONS = ("block", "approve")
+_ACTIONS = ("block", "approve", "modify")
 _TRACE_FIELDS = ("source", "reason", "name")
 
 
@@ -70,7 +70,9 @@ def _context_answer(value: Any) -> str:
 
 
 def _directive(value: Any) -> str:
-    expected = 'return None, {"action": "block", "message": text} or {"action": "approve"}'
+    expected = (
+        'return None or {"action": "block", "message": text}, {"action": "approve"}, {"action": "modify", "args"}'
+    )
     if not isinstance(value, dict):
         return f"{_found(value)}; {expected}"
     fields = cast("dict[str, Any]", value)
@@ -79,6 +81,8 @@ def _directive(value: Any) -> str:
     message = fields.get("message")
     if fields["action"] == "block" and not (isinstance(message, str) and message):
         return "a block without a message, so the call would run; say why it is blocked"
+    if fields["action"] == "modify" and not isinstance(fields.get("args"), dict):
+        return f"a modify with {_found(fields.get('args'))} under 'args'; a dict of the arguments to change is expected"
     return ""
 
 
