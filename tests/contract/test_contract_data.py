@@ -21,12 +21,16 @@ FAMILY = (
     "child_role child_goal"
 )
 
+AUXILIARY = f"aux_task plugin purpose {RUNTIME} retry_count streaming message_count started_at"
+
 #: What plugins written for the contract read, hook by hook.
 EXPECTED = {
     "on_session_start": "session_id model platform",
+    "on_session_resume": "session_id model platform",
     "on_session_end": f"{TURN} api_request_id completed interrupted reason finish_reason model platform",
     "on_session_finalize": "session_id platform reason old_session_id new_session_id",
     "on_session_reset": "session_id platform reason old_session_id new_session_id",
+    "agent_loop_stopped": f"{TURN} session_key platform reason invalidation_reason",
     "pre_llm_call": f"{TURN} user_message conversation_history is_first_turn model platform sender_id",
     "post_llm_call": f"{TURN} user_message assistant_response conversation_history finish_reason model platform",
     "transform_llm_output": f"response_text {TURN} model platform",
@@ -43,6 +47,14 @@ EXPECTED = {
         f"{RUNTIME} api_duration started_at ended_at status_code retry_count max_retries retryable reason error "
         "middleware_trace request"
     ),
+    "pre_auxiliary_call": (
+        f"{AUXILIARY} request_messages system_prompt tool_count approx_input_tokens request_char_count max_tokens "
+        "request"
+    ),
+    "post_auxiliary_call": (
+        f"{AUXILIARY} api_duration ended_at finish_reason response_model usage cost_usd response "
+        "assistant_content_chars assistant_tool_call_count error error_type"
+    ),
     "pre_tool_call": TOOL,
     "post_tool_call": f"{TOOL} {OUTCOME}",
     "transform_tool_result": f"{TOOL} {OUTCOME}",
@@ -52,6 +64,7 @@ EXPECTED = {
     "subagent_start": FAMILY,
     "subagent_stop": f"{FAMILY} child_summary child_status duration_ms",
     "pre_gateway_dispatch": "event gateway session_store",
+    "pre_command": "session_id session_key platform surface command alias_used args_raw",
 }
 
 EXPECTED_MIDDLEWARE = {
@@ -102,6 +115,8 @@ def test_what_is_sanitised_and_what_is_raw() -> None:
     for (hook, field), value in safety.items():
         if field in ("request", "response", "error"):
             assert value == "sanitised", (hook, field)
+        if field == "command" and hook == "pre_command":
+            continue  # the name of a command, not what a shell is to run
         if field in ("args", "result", "command", "user_message", "conversation_history", "request_messages"):
             assert value == "raw", (hook, field)
         if field.endswith(("_id", "_count", "_ms", "_at")):

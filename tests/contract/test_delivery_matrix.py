@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hermes.base.config.schema.sections import FallbackConfig
-from hermes.base.scope import Interrupt
+from hermes.base.scope import Interrupt, Scope
 from hermes.contract.events import ToolStarted
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
@@ -115,10 +115,47 @@ def _fall_back_with(key: str) -> Scenario:
 def _resume(host: Host, recorder: EventRecorder) -> None:
     session = host.new_session()
     session.run("first")
+    session.close()
     recorder.clear()
     resumed = host.resume_session(session.id)
     resumed.run("second")
     resumed.close()
+
+
+def _ask_beside(host: Host, _recorder: EventRecorder) -> None:
+    """A plugin asks a model, from a hook of a turn."""
+    access = host.services.llm("p")
+
+    def ask(**_: Any) -> None:
+        access.complete([{"role": "user", "content": "beside"}])
+
+    host.hooks.subscribe("post_llm_call", "p", ask)
+    _converse(host, "go")
+
+
+def _summarise(host: Host, _recorder: EventRecorder) -> None:
+    """A side job whose first attempt fails."""
+    session = host.new_session()
+    session.run("go")
+    messages = [{"role": "user", "content": "beside"}]
+    host.side.ask("compression", messages, scope=Scope(session_id=session.id), main=session.models.endpoints)
+    session.close()
+
+
+def _interrupt_beside(host: Host, _recorder: EventRecorder) -> None:
+    """The turn is stopped while a plugin's callback waits for a model."""
+    interrupt = Interrupt()
+    access = host.services.llm("p")
+
+    def ask(**_: Any) -> None:
+        access.complete([{"role": "user", "content": "beside"}])
+
+    def stop(**_: Any) -> None:
+        threading.Timer(0.1, interrupt.cancel, ["stop"]).start()
+
+    host.hooks.subscribe("pre_llm_call", "p", ask)
+    host.hooks.subscribe("pre_auxiliary_call", "stopper", stop)
+    _converse(host, "go", interrupt=interrupt)
 
 
 def _command(host: Host, _recorder: EventRecorder) -> None:
@@ -134,6 +171,7 @@ def _command(host: Host, _recorder: EventRecorder) -> None:
     conversation = Conversation(host, None, OneShotSurface())
     assert run_command(conversation, "/hello you").text == "hello you"
     assert "/hello" in run_command(conversation, "/help").text
+    assert "there is no command /hallo" in run_command(conversation, "/hallo").error
 
 
 def _start_anew(host: Host, _recorder: EventRecorder) -> None:
@@ -181,6 +219,13 @@ SCENARIOS: dict[str, tuple[Any, Scenario, dict[str, Any]]] = {
     "child timeout": (_with_child(hanging()), _ask_impatiently, {}),
     "reset session": ([text("one")], _start_anew, {}),
     "slash command": ([], _command, {}),
+    "question of a plugin": ({"go": text("ok"), "beside": text("yes")}, _ask_beside, {}),
+    "summary that is repeated": (
+        [text("ok"), failure(503, headers={"retry-after": "0"}), text("a summary")],
+        _summarise,
+        {},
+    ),
+    "side call interrupted": ({"beside": hanging()}, _interrupt_beside, {}),
 }
 
 

@@ -51,6 +51,15 @@ def _tools(run: int = 0, refused: int = 0, commands: int = 0) -> Counts:
     }
 
 
+def _aux(count: int) -> Counts:
+    """``count`` attempts beside the conversation."""
+    return {"pre_auxiliary_call": count, "post_auxiliary_call": count}
+
+
+#: A loop that something stopped.
+_STOPPED: Counts = {"agent_loop_stopped": 1}
+_RESUMED: Counts = {"on_session_start": 0, "on_session_resume": 1}
+
 #: What a question to a person fires.
 _ASKED: Counts = {"pre_approval_request": 1, "post_approval_response": 1}
 
@@ -61,41 +70,54 @@ EXPECTED: dict[str, Counts] = {
     "unknown tool": _ANSWERED | _model(ok=2) | _tools(refused=1),
     "bad arguments": _ANSWERED | _model(ok=2) | _tools(refused=1),
     "provider error then retry": _ANSWERED | _model(ok=1, failed=1),
-    "provider error final": _UNANSWERED | _model(failed=1),
+    "provider error final": _UNANSWERED | _model(failed=1) | _STOPPED,
     "fallback after a failure": _ANSWERED | _model(ok=1, failed=1),
     "fallback with a bad key": _ANSWERED | _model(ok=1, failed=1),
     # Nobody is asked who would be refused for the same reason.
-    "fallback behind the same bad key": _UNANSWERED | _model(failed=1),
+    "fallback behind the same bad key": _UNANSWERED | _model(failed=1) | _STOPPED,
     "blocked by hook": _ANSWERED | _model(ok=2) | _tools(refused=1),
     "headless denial": _ANSWERED | _model(ok=2) | _tools(refused=1),
     "denied approval": _ANSWERED | _model(ok=2) | _tools(refused=1) | _ASKED,
     "approval timeout": _ANSWERED | _model(ok=2) | _tools(refused=1) | _ASKED,
-    "interrupt during model call": _UNANSWERED | _model(failed=1),
-    "interrupt during tool": _UNANSWERED | _model(ok=1) | _tools(run=1),
-    "max turns": _ANSWERED | _model(ok=2) | _tools(run=1, commands=1),
+    "interrupt during model call": _UNANSWERED | _model(failed=1) | _STOPPED,
+    "interrupt during tool": _UNANSWERED | _model(ok=1) | _tools(run=1) | _STOPPED,
+    "max turns": _ANSWERED | _model(ok=2) | _tools(run=1, commands=1) | _STOPPED,
     "parallel batch": _ANSWERED | _model(ok=2) | _tools(run=3),
     "pre_verify": _ANSWERED | _model(ok=2) | _tools(run=1) | {"pre_verify": 1},
     "second turn": {**_ANSWERED, "pre_llm_call": 2, "transform_llm_output": 2, "post_llm_call": 2, "on_session_end": 2}
     | _model(ok=2),
     # A resumed conversation is not a new one: no on_session_start.
-    "resumed session": {**_ANSWERED, "on_session_start": 0} | _model(ok=1),
+    "resumed session": {**_ANSWERED, **_RESUMED} | _model(ok=1),
     # The parent and its child are two conversations.
     "child agent": _twice(_ANSWERED) | _model(ok=3) | _tools(run=1) | _CHILD,
-    "child failure": _twice(_ANSWERED, but_once=_OF_AN_ANSWER) | _model(ok=2, failed=1) | _tools(run=1) | _CHILD,
-    "child timeout": _twice(_ANSWERED, but_once=_OF_AN_ANSWER) | _model(ok=2, failed=1) | _tools(run=1) | _CHILD,
+    "child failure": _twice(_ANSWERED, but_once=_OF_AN_ANSWER)
+    | _model(ok=2, failed=1)
+    | _tools(run=1)
+    | _CHILD
+    | _STOPPED,
+    "child timeout": _twice(_ANSWERED, but_once=_OF_AN_ANSWER)
+    | _model(ok=2, failed=1)
+    | _tools(run=1)
+    | _CHILD
+    | _STOPPED,
     # Two identities end: the one that /new leaves, and the one it begins.
-    "reset session": {**_ANSWERED, "on_session_finalize": 2, "on_session_reset": 1} | _model(ok=1),
-    "slash command": {},
+    "reset session": {**_ANSWERED, "on_session_finalize": 2, "on_session_reset": 1} | _model(ok=1) | {"pre_command": 1},
+    # One of a plugin, one of the runtime; the one that does not exist is none.
+    "slash command": {"pre_command": 2},
+    "question of a plugin": _ANSWERED | _model(ok=1) | _aux(1),
+    # The first attempt fails and is repeated.
+    "summary that is repeated": _ANSWERED | _model(ok=1) | _aux(2),
+    "side call interrupted": _UNANSWERED | _aux(1) | _STOPPED,
     "one-shot exit": _ANSWERED | _model(ok=2) | _tools(run=1, commands=1),
-    "SIGTERM": _UNANSWERED | _model(failed=1),
+    "SIGTERM": _UNANSWERED | _model(failed=1) | _STOPPED,
     # Two processes each: the one that died, and the one that finished the turn.
     "killed in a model call": {"on_session_start": 1, "pre_llm_call": 1, "llm_request": 1, "pre_api_request": 1},
-    "resumed after that": {**_ANSWERED, "on_session_start": 0, "pre_llm_call": 0} | _model(ok=1),
+    "resumed after that": {**_ANSWERED, **_RESUMED, "pre_llm_call": 0} | _model(ok=1),
     "killed in a tool": {"on_session_start": 1, "pre_llm_call": 1, "tool_request": 1, "pre_tool_call": 1}
     | _model(ok=1)
     | {"tool_execution": 1},
     # The call is not run again; it is closed as unknown.
-    "resumed after that tool": {**_ANSWERED, "on_session_start": 0, "pre_llm_call": 0}
+    "resumed after that tool": {**_ANSWERED, **_RESUMED, "pre_llm_call": 0}
     | _model(ok=1)
     | {"post_tool_call": 1, "transform_tool_result": 1},
 }

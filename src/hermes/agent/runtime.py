@@ -75,6 +75,8 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     inputs: TurnInputs | None = None
     #: Seals a session when a turn of it has ended; None when that is not wanted.
     seal: Callable[[str], None] | None = None
+    #: The sessions that this process has begun or continued, while a plugin wants to know which are continued.
+    begun: set[str] = msgspec.field(default_factory=set[str])
     #: The task lists in use, by session; the journal has them all.
     todo_lists: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 

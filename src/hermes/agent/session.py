@@ -24,7 +24,7 @@ from hermes.agent.runtime import ParentCall, Runtime
 from hermes.base.errors import SessionBusy, SessionNotFound, UnfinishedTurn
 from hermes.base.sanitize import Memo
 from hermes.base.scope import Interrupt, Scope, new_id
-from hermes.contract.events import SessionFinalized, ToolEnded, TurnEvent
+from hermes.contract.events import SessionFinalized, SessionResumed, ToolEnded, TurnEvent
 from hermes.journal.bodies import message_text
 from hermes.journal.history.rows import TurnFacts, find_turn
 from hermes.journal.leases import SessionInfo
@@ -94,6 +94,7 @@ class Session:
         self.max_steps = max_steps
         self.runtime = runtime
         self.parent = parent
+        self._was_stored = not is_new
         #: How many turns the transcript covers, all of them ended; None when that is not known.
         self._turns_known: int | None = 0 if is_new else None
         #: The fencing token under which the transcript was last complete.
@@ -373,6 +374,7 @@ class Session:
         if self.closed:
             return
         self.closed = True
+        self.runtime.begun.discard(self.id)
         if self.memory is not None and self.memory.provided is not None:
             self.memory.provided.session_closed(self.id, self.transcript.earlier)
         emit = self.runtime.hooks.on_session_finalize
@@ -462,6 +464,8 @@ class Session:
         if listener is not ignore_events:
             listener = MaskedListener(listener, self.runtime.redactor)
         self._catch_up(journal)
+        if self.runtime.hooks.on_session_resume is not None:
+            self._tell_resumed(journal)
         scope = self._scope(interrupt, task_id=journal.task_id, turn_id=journal.id)
         self.window.use(self.models.endpoints[0])
         self._listener, self.journal = listener, journal
@@ -489,6 +493,15 @@ class Session:
                 budgets.leave(self.id, journal.id)
             if self.runtime.seal is not None:
                 self.runtime.seal(self.id)
+
+    def _tell_resumed(self, journal: TurnJournal) -> None:
+        """Tell that a stored conversation is continued, once in this process however often its memory was freed."""
+        emit, begun = self.runtime.hooks.on_session_resume, self.runtime.begun
+        if emit is None or self.id in begun:
+            return
+        begun.add(self.id)
+        if self._was_stored and (journal.ordinal > 0 or journal.was_left):
+            emit(SessionResumed(session_id=self.id, model=self.models.model, platform=self.platform))
 
     def _scope(self, interrupt: Interrupt, **ids: str) -> Scope:
         scope = Scope(session_id=self.id, platform=self.platform, principal=self.principal, interrupt=interrupt)

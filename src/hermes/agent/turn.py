@@ -73,8 +73,9 @@ class Turn:
         #: How the model ended its last reply, and how often an answer was continued.
         self._finish_reason = ""
         self._continuations = 0
-        #: Which budget ended the turn.
+        #: Which budget ended the turn, and whether its steps were used up.
         self._budget_spent = ""
+        self._is_out_of_steps = False
 
     def run(self) -> TurnResult:
         """Answer the message. Failures and interruptions are results.
@@ -112,6 +113,8 @@ class Turn:
             if (emit := self._runtime.hooks.post_llm_call) is not None:
                 self._hooks.answered(emit, answer, self._finish_reason)  # it is stored, whatever the hooks do
         finally:
+            if (emit := self._runtime.hooks.agent_loop_stopped) is not None and not word:
+                self._hooks.stopped(emit, self._why_stopped(status), reason or self._budget_spent)
             if (emit := self._runtime.hooks.on_session_end) is not None:
                 self._hooks.ended(emit, status, reason, self._finish_reason)
             ending = word or status
@@ -134,6 +137,12 @@ class Turn:
             finish_reason=self._finish_reason if status in ("completed", "incomplete") else "",
             error_type=error_type,
         )
+
+    def _why_stopped(self, status: TurnStatus) -> str:
+        """What stopped the loop before the model had ended it; empty when nothing did."""
+        if status in ("interrupted", "failed"):
+            return "interrupted" if status == "interrupted" else "error"
+        return "budget" if self._budget_spent else "max_iterations" if self._is_out_of_steps else ""
 
     # -- the turn -----------------------------------------------------------------------------------------------
 
@@ -278,6 +287,7 @@ class Turn:
 
     def _conclude(self, requests: RequestBuilder, step: int) -> str:
         """The budget is spent: one more request, without tools, for the best answer there is."""
+        self._is_out_of_steps = True
         self._journal.message(step, 0, {"role": "user", "content": OUT_OF_TURNS})
         self._place, self._draft = (step, 1), ""
         self._draft = self._ask(requests, step, []).reply.content

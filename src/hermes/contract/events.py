@@ -44,6 +44,13 @@ class SessionStarted(_SessionScoped, frozen=True, kw_only=True):
     platform: str
 
 
+class SessionResumed(_SessionScoped, frozen=True, kw_only=True):
+    """A stored session is continued (``on_session_resume``)."""
+
+    model: str
+    platform: str
+
+
 class _SessionBoundary(_SessionScoped, frozen=True, kw_only=True):
     platform: str
     reason: str
@@ -96,6 +103,15 @@ class TurnEnded(_TurnScoped, frozen=True, kw_only=True):
     finish_reason: str
     model: str
     platform: str
+
+
+class LoopStopped(_TurnScoped, frozen=True, kw_only=True):
+    """The loop of a turn is stopped before the model has ended it (``agent_loop_stopped``)."""
+
+    session_key: str
+    platform: str
+    reason: str
+    invalidation_reason: str
 
 
 class AnswerTransform(_TurnScoped, frozen=True, kw_only=True):
@@ -174,6 +190,54 @@ class AttemptFailed(_AttemptScoped, frozen=True, kw_only=True):
     retryable: bool
     reason: str
     error: dict[str, Any]
+
+
+# -- model calls beside the conversation ------------------------------------------------------------------------
+
+
+class _AuxiliaryScoped(_TurnScoped, frozen=True, kw_only=True):
+    aux_task: str
+    plugin: str
+    purpose: str
+    api_request_id: str
+    platform: str
+    model: str
+    provider: str
+    base_url: str
+    api_mode: str
+    api_call_count: int
+    retry_count: int
+    streaming: bool
+    message_count: int
+    started_at: float
+
+
+class AuxiliaryStarted(_AuxiliaryScoped, frozen=True, kw_only=True):
+    """A request beside the conversation is about to be sent (``pre_auxiliary_call``)."""
+
+    request_messages: list[dict[str, Any]]
+    system_prompt: str
+    tool_count: int
+    approx_input_tokens: int
+    request_char_count: int
+    max_tokens: int | None
+    request: dict[str, Any] | UnsetType = UNSET
+
+
+class AuxiliaryEnded(_AuxiliaryScoped, frozen=True, kw_only=True):
+    """An attempt beside the conversation is over, whatever its outcome (``post_auxiliary_call``)."""
+
+    api_duration: float
+    ended_at: float
+    finish_reason: str | None
+    response_model: str | None
+    usage: dict[str, int] | None
+    cost_usd: float | None
+    assistant_content_chars: int
+    assistant_tool_call_count: int
+    error: str | None
+    error_type: str | None
+    response: dict[str, Any] | UnsetType | None = UNSET
 
 
 # -- tool calls -------------------------------------------------------------------------------------------------
@@ -274,6 +338,20 @@ class GatewayMessage(Event, frozen=True, kw_only=True):
     event: object
     gateway: object
     session_store: object
+
+
+# -- commands ---------------------------------------------------------------------------------------------------
+
+
+class CommandStarted(_SessionScoped, frozen=True, kw_only=True):
+    """A slash command is about to run (``pre_command``)."""
+
+    session_key: str
+    platform: str
+    surface: str
+    command: str
+    alias_used: str
+    args_raw: str
 
 
 # -- only while a turn streams ----------------------------------------------------------------------------------
@@ -381,9 +459,11 @@ TurnEvent = (
 #: Hook -> the event its keywords are made from.
 HOOK_EVENTS: dict[str, type[Event]] = {
     "on_session_start": SessionStarted,
+    "on_session_resume": SessionResumed,
     "on_session_end": TurnEnded,
     "on_session_finalize": SessionFinalized,
     "on_session_reset": SessionReset,
+    "agent_loop_stopped": LoopStopped,
     "pre_llm_call": TurnStarted,
     "post_llm_call": TurnAnswered,
     "transform_llm_output": AnswerTransform,
@@ -391,6 +471,8 @@ HOOK_EVENTS: dict[str, type[Event]] = {
     "pre_api_request": AttemptStarted,
     "post_api_request": AttemptAnswered,
     "api_request_error": AttemptFailed,
+    "pre_auxiliary_call": AuxiliaryStarted,
+    "post_auxiliary_call": AuxiliaryEnded,
     "pre_tool_call": ToolStarted,
     "post_tool_call": ToolEnded,
     "transform_tool_result": ToolEnded,
@@ -400,6 +482,7 @@ HOOK_EVENTS: dict[str, type[Event]] = {
     "subagent_start": ChildStarted,
     "subagent_stop": ChildEnded,
     "pre_gateway_dispatch": GatewayMessage,
+    "pre_command": CommandStarted,
 }
 
 _E = TypeVar("_E", bound=Event)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from hermes.contract.fields import (
     API_REQUEST_ID,
     ATTEMPT,
@@ -19,41 +17,16 @@ from hermes.contract.fields import (
     TURN_ID,
     USER_MESSAGE,
     Field,
-    Fields,
 )
+from hermes.contract.hook_spec import IGNORED, HookSpec, Pair
+from hermes.contract.model_hooks import AUXILIARY_HOOKS, MODEL_PAIRS
+
+__all__ = ["HOOKS", "IGNORED", "OBSERVER_SCHEMA", "PAIRS", "HookSpec", "Pair"]
 
 OBSERVER_SCHEMA = "hermes.observer.v1"
 
-IGNORED = "Ignored."
-
-
-class HookSpec(NamedTuple):
-    """One hook as data."""
-
-    name: str
-    when: str
-    fields: Fields
-    returns: str = IGNORED
-    #: The field a callback may change in place to rewrite the call. Every other change is isolated.
-    live: str = ""
-
-    @property
-    def answers(self) -> bool:
-        """Whether a return value changes what happens."""
-        return self.returns != IGNORED
-
-
-class Pair(NamedTuple):
-    """A start that every path closes with exactly one of ``ends``, both carrying the same ``key`` fields."""
-
-    start: str
-    ends: tuple[str, ...]
-    key: tuple[str, ...]
-    #: Whether a callback may get the start again before its end: it is asked anew about what another one changed.
-    may_repeat: bool = False
-
-
 _TURN = (SESSION_ID, TASK_ID, TURN_ID)
+_SESSION_KEY = Field("session_key", "str", "The conversation as its surface names it.")
 _OLD_AND_NEW = (
     Field("old_session_id", "str", "The conversation that was left."),
     Field("new_session_id", "str", "The conversation that took its place, empty when there is none."),
@@ -69,6 +42,11 @@ _SESSION = (
     HookSpec(
         "on_session_start",
         "A brand-new session starts, after the system prompt is built. Not on resume.",
+        (SESSION_ID, MODEL, PLATFORM),
+    ),
+    HookSpec(
+        "on_session_resume",
+        "A stored session is continued: before its first turn in this process, on every surface.",
         (SESSION_ID, MODEL, PLATFORM),
     ),
     HookSpec(
@@ -94,6 +72,20 @@ _SESSION = (
         "on_session_reset",
         "A surface moves from one session identity to a new one.",
         (SESSION_ID, PLATFORM, _REASON, *_OLD_AND_NEW),
+    ),
+)
+
+_STOPPED = HookSpec(
+    "agent_loop_stopped",
+    "The loop of model and tool calls is stopped before the model has ended it, right before `on_session_end`.",
+    (
+        *_TURN,
+        _SESSION_KEY,
+        PLATFORM,
+        Field("reason", "str", "`interrupted`, `max_iterations`, `budget` or `error`."),
+        Field(
+            "invalidation_reason", "str", "The same in words: who stopped it, which limit, which error.", "sanitised"
+        ),
     ),
 )
 
@@ -258,7 +250,7 @@ _APPROVAL_FIELDS = (
     Field("description", "str", "Why it needs one."),
     Field("pattern_key", "str", "The rule that asked, as `always` stores it."),
     Field("pattern_keys", "list[str]", "Every rule that matched."),
-    Field("session_key", "str", "The conversation as its surface names it."),
+    _SESSION_KEY,
     Field("surface", "str", "Where the question is asked: `cli`, `gateway`, `smart` or `mcp-elicitation`."),
     *_TURN,
     TOOL_CALL_ID,
@@ -323,9 +315,29 @@ _GATEWAY = (
     ),
 )
 
+_COMMAND = (
+    HookSpec(
+        "pre_command",
+        "A slash command is about to run, on any surface. Not for one that is given while the agent works, such as "
+        "`/stop` and `/approve`: nothing may hold those up.",
+        (
+            SESSION_ID,
+            _SESSION_KEY,
+            PLATFORM,
+            Field("surface", "str", "Where it was typed: `cli`, `gateway` or `acp`."),
+            Field("command", "str", "The name of the command, without the slash."),
+            Field("alias_used", "str", "The name that was typed."),
+            Field("args_raw", "str", "All that follows the name.", "raw"),
+        ),
+    ),
+)
+
 HOOKS: dict[str, HookSpec] = {
     spec.name: spec._replace(fields=(SCHEMA_VERSION, *spec.fields))
-    for spec in (*_SESSION, *_LLM, *_API, *_TOOL, *_APPROVAL, *_SUBAGENT, *_GATEWAY)
+    for spec in (
+        *(*_SESSION, _STOPPED, *_LLM, *_API, *AUXILIARY_HOOKS, *_TOOL),
+        *(*_APPROVAL, *_SUBAGENT, *_GATEWAY, *_COMMAND),
+    )
 }
 
 PAIRS = (
@@ -334,4 +346,5 @@ PAIRS = (
     Pair("pre_tool_call", ("post_tool_call",), ("session_id", "turn_id", "tool_call_id"), may_repeat=True),
     Pair("pre_approval_request", ("post_approval_response",), ("session_id", "tool_call_id", "pattern_key")),
     Pair("subagent_start", ("subagent_stop",), ("child_session_id",)),
+    *MODEL_PAIRS,
 )

@@ -42,9 +42,11 @@ class Hooks:
     __slots__ = (*_SITES, "_lock", "_queues", "loop", "runner")
 
     on_session_start: Emitter[events.SessionStarted] | None
+    on_session_resume: Emitter[events.SessionResumed] | None
     on_session_end: Emitter[events.TurnEnded] | None
     on_session_finalize: Emitter[events.SessionFinalized] | None
     on_session_reset: Emitter[events.SessionReset] | None
+    agent_loop_stopped: Emitter[events.LoopStopped] | None
     pre_llm_call: Emitter[events.TurnStarted] | None
     post_llm_call: Emitter[events.TurnAnswered] | None
     transform_llm_output: Emitter[events.AnswerTransform] | None
@@ -52,6 +54,8 @@ class Hooks:
     pre_api_request: Emitter[events.AttemptStarted] | None
     post_api_request: Emitter[events.AttemptAnswered] | None
     api_request_error: Emitter[events.AttemptFailed] | None
+    pre_auxiliary_call: Emitter[events.AuxiliaryStarted] | None
+    post_auxiliary_call: Emitter[events.AuxiliaryEnded] | None
     pre_tool_call: Emitter[events.ToolStarted] | None
     post_tool_call: Emitter[events.ToolEnded] | None
     transform_tool_result: Emitter[events.ToolEnded] | None
@@ -61,6 +65,7 @@ class Hooks:
     subagent_start: Emitter[events.ChildStarted] | None
     subagent_stop: Emitter[events.ChildEnded] | None
     pre_gateway_dispatch: Emitter[events.GatewayMessage] | None
+    pre_command: Emitter[events.CommandStarted] | None
 
     llm_request: RequestChain | None
     tool_request: RequestChain | None

@@ -42,7 +42,7 @@ def test_an_answer_says_who_gave_it_and_what_it_took(home: Path, workdir: Path) 
         recorder = EventRecorder()
         recorder.attach(host.hooks)
         result = llm.complete(PING, temperature=0.5, max_tokens=7, purpose="test")
-        assert recorder.names(middleware=True) == []
+        assert recorder.names(middleware=True) == ["pre_auxiliary_call", "post_auxiliary_call"]
     assert type(result) is PluginLlmCompleteResult
     assert dataclasses.asdict(result) == {
         "text": "pong",

@@ -29,7 +29,7 @@ def _config(base_url: str, **sections: Any) -> Config:
     return Config(model=model, agent=AgentConfig(api_max_retries=0), **sections)
 
 
-def test_a_side_job_uses_the_conversations_model_and_no_hook_hears_of_it(home: Path, workdir: Path) -> None:
+def test_a_side_job_uses_the_conversations_model_and_only_its_own_hooks_hear_of_it(home: Path, workdir: Path) -> None:
     with (
         ScriptedProvider([text("hi"), text("yes", usage={"prompt_tokens": 7, "completion_tokens": 1})]) as provider,
         Host(home, _config(provider.base_url), cwd=workdir, env={}) as host,
@@ -44,7 +44,7 @@ def test_a_side_job_uses_the_conversations_model_and_no_hook_hears_of_it(home: P
         assert reply.content == "yes"
         assert provider.requests[1].body["model"] == "main-model"
         assert "tools" not in provider.requests[1].body
-        assert recorder.names(middleware=True) == []
+        assert recorder.names(middleware=True) == ["pre_auxiliary_call", "post_auxiliary_call"]
         row = host.sessions.model_calls(session.id)[-1]
         assert (row["key"], row["status"], row["input_tokens"], row["output_tokens"]) == ("side:approval", "ok", 7, 1)
 

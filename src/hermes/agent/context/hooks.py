@@ -16,6 +16,7 @@ from hermes.base.errors import Interrupted
 from hermes.contract.events import (
     AnswerTransform,
     AnswerVerification,
+    LoopStopped,
     SessionStarted,
     ToolEnded,
     TurnAnswered,
@@ -28,6 +29,10 @@ from hermes.journal.records import PluginDecision, SetupRecord
 if TYPE_CHECKING:
     from hermes.agent.context.parts import TurnParts
     from hermes.hooks.table import Hooks
+
+
+#: What is said of a loop that was stopped without words.
+_STOPPED_BY = {"max_iterations": "the steps of the turn are used up (agent.max_turns)"}
 
 
 class TurnHooks(msgspec.Struct):
@@ -98,6 +103,20 @@ class TurnHooks(msgspec.Struct):
             finish_reason=finish_reason,
         )
         # Cancelling the wait for an async callback does not undo the answer.
+        with contextlib.suppress(Interrupted):
+            emit(event)
+
+    def stopped(self, emit: Emitter[LoopStopped], reason: str, words: str) -> None:
+        """Tell that the loop was stopped, if it was."""
+        if not reason:
+            return
+        scope = self._parts.scope
+        event = LoopStopped(
+            **scope.ids("platform"),
+            session_key=scope.session_id,
+            reason=reason,
+            invalidation_reason=self._parts.runtime.redactor.redact(words or _STOPPED_BY.get(reason, "")),
+        )
         with contextlib.suppress(Interrupted):
             emit(event)
 

@@ -17,7 +17,8 @@ from hermes.agent.llm.plugin_options import (
     find_route,
     is_closed,
 )
-from hermes.agent.pipelines.attempt import Attempt, call_content
+from hermes.agent.pipelines.attempt import call_content
+from hermes.agent.pipelines.auxiliary_call import AuxiliaryAttempt, AuxiliaryCall
 from hermes.agent.workers import Workers
 from hermes.base.config.load import FreshConfig
 from hermes.base.config.schema.sections import BudgetLimitsConfig
@@ -178,7 +179,16 @@ class PluginCall:
         )
         self._requests += 1
         timeout = max(self._deadline - time.monotonic(), 0.001)
-        return PluginAttempt(self, endpoint, asked, interrupt, timeout=timeout, number=self._requests)
+        scope, number = self._scope or Scope(), self._requests
+        call = AuxiliaryCall(
+            self._route.task,
+            scope,
+            f"{scope.turn_id or self._session_id}:plugin:{self._id}:{number}",
+            number,
+            self._plugin,
+            options.purpose,
+        )
+        return PluginAttempt(self, endpoint, asked, interrupt, call, timeout=timeout)
 
     def _format_was_refused(self, error: ProviderError) -> bool:
         """Whether a server refused the response format: then the request is repeated once without it."""
@@ -200,7 +210,7 @@ class PluginCall:
     def record(self, attempt: PluginAttempt, error: BaseException | None) -> None:
         """Record an attempt."""
         scope = self._scope or Scope()
-        request_id = f"{scope.turn_id or self._session_id}:plugin:{self._id}:{attempt.number}"
+        request_id = attempt.call.request_id
         key, redactor = PLUGIN_KEY + self._plugin, self.models.redactor
         content = call_content(attempt, redactor)
         row = attempt.row(request_id, key, redactor, error, purpose=self._options.purpose, content=content)
@@ -257,22 +267,21 @@ class PluginCall:
         log.info("plugin_llm.%s %s%s", self._method, line, reason)
 
 
-class PluginAttempt(Attempt):
+class PluginAttempt(AuxiliaryAttempt):
     """An attempt that is recorded, and whose reply does not hold the key it was asked with."""
 
     def __init__(
         self,
-        call: PluginCall,
+        owner: PluginCall,
         endpoint: Endpoint,
         asked: ModelRequest,
         interrupt: Interrupt,
+        call: AuxiliaryCall,
         *,
         timeout: float,
-        number: int,
     ) -> None:
-        super().__init__(call.models, endpoint, asked, interrupt, timeout=timeout)
-        self.number = number
-        self._call = call
+        super().__init__(owner.models, endpoint, asked, interrupt, call, timeout=timeout)
+        self._owner = owner
 
     def close(self, error: BaseException | None) -> None:
         """Remove the key from the reply and record the attempt."""
@@ -280,7 +289,8 @@ class PluginAttempt(Attempt):
         if reply is not None and len(key) >= _MIN_KEY_LENGTH:  # there are servers that echo what they got
             reply.content = reply.content.replace(key, REDACTED)
             reply.model = reply.model.replace(key, REDACTED)
-        self._call.record(self, error)
+        super().close(error)
+        self._owner.record(self, error)
 
 
 def _usage(reply: Reply) -> PluginLlmUsage:

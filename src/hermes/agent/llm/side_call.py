@@ -1,4 +1,4 @@
-"""Side jobs: model calls beside the conversation, such as a summary. They fire no hooks and run no middleware."""
+"""Side jobs: model calls beside the conversation, such as a summary. They run no middleware."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hermes.agent.llm.models import Models
-from hermes.agent.pipelines.attempt import Attempt, call_content
+from hermes.agent.pipelines.attempt import call_content
+from hermes.agent.pipelines.auxiliary_call import AuxiliaryAttempt, AuxiliaryCall
 from hermes.base.errors import ProviderError
 from hermes.base.scope import Scope, new_id
 from hermes.journal.store.port import Store
@@ -56,8 +57,10 @@ class SideModel:
         )
 
         def attempt(send: Send) -> Reply | Failure:
+            request_id = f"{scope.turn_id or scope.session_id}:side:{new_id()[:12]}"
+            call = AuxiliaryCall(task, scope, request_id, send.number)
             try:
-                return _SideAttempt(self._models, self._store, task, send.endpoint, asked, scope).run()
+                return _SideAttempt(self._models, self._store, send.endpoint, asked, call).run()
             except ProviderError as error:
                 return Failure(error)
 
@@ -68,25 +71,24 @@ class SideModel:
         return retry(self._models.attempts(endpoints, retries), scope.interrupt, attempt)
 
 
-class _SideAttempt(Attempt):
+class _SideAttempt(AuxiliaryAttempt):
     """An attempt that is recorded with the session it is made for."""
 
     def __init__(
-        self, models: Models, store: Store, task: str, endpoint: Endpoint, asked: ModelRequest, scope: Scope
+        self, models: Models, store: Store, endpoint: Endpoint, asked: ModelRequest, call: AuxiliaryCall
     ) -> None:
+        scope = call.scope
         budget = models.budgets and models.budgets.for_call(scope, allow_less=True)
-        super().__init__(models, endpoint, asked, scope.interrupt, timeout=models.task_timeout(task), budget=budget)
-        self._redactor = models.redactor
+        timeout = models.task_timeout(call.task)
+        super().__init__(models, endpoint, asked, scope.interrupt, call, timeout=timeout, budget=budget)
         self._store = store
-        self._scope = scope
-        self._task = task
 
     def close(self, error: BaseException | None) -> None:
         """Record the attempt."""
-        scope = self._scope
-        request_id = f"{scope.turn_id or scope.session_id}:side:{new_id()[:12]}"
-        content = call_content(self, self._redactor)
-        row = self.row(request_id, SIDE_KEY + self._task, self._redactor, error, content=content)
+        super().close(error)
+        scope, key = self.call.scope, SIDE_KEY + self.call.task
+        content = call_content(self, self.redactor)
+        row = self.row(self.call.request_id, key, self.redactor, error, content=content)
         log.info("%s by %s: %s, %.3f s", row.key, row.model, row.error or row.status, row.duration)
         if scope.session_id:
             record_model_call(self._store, scope.session_id, scope.turn_id, row)

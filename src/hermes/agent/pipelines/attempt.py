@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from itertools import compress, count
 from operator import ne
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import to_builtins
@@ -97,6 +97,17 @@ def call_content(attempt: Attempt, redactor: Redactor) -> str:
 def request_content(request: Mapping[str, Any]) -> dict[str, Any]:
     """A request without what steers only the client."""
     return {name: value for name, value in request.items() if name not in ("timeout", "http_client")}
+
+
+def size_of(value: Any) -> int:
+    """About how many characters part of a request has, without encoding it."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(len(str(name)) + size_of(item) + 6 for name, item in cast("dict[str, Any]", value).items())
+    if isinstance(value, list):
+        return sum(size_of(item) + 2 for item in cast("list[Any]", value))
+    return 4
 
 
 class Attempt:

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from hermes.agent.events import Listener, ignore_events
 from hermes.agent.llm.model_runtime import OUTPUT_LIMITS, ModelRuntime
-from hermes.agent.pipelines.attempt import Attempt, DigestingWire, MessageTexts
+from hermes.agent.pipelines.attempt import Attempt, DigestingWire, MessageTexts, size_of
 from hermes.base.errors import HermesError, Interrupted, ProviderError
 from hermes.base.sanitize import Memo, sanitise
 from hermes.base.scope import Scope
@@ -278,7 +278,7 @@ class ConversationAttempt(Attempt):
 
     def _emit_start(self, emit: Emitter[AttemptStarted]) -> None:
         messages: list[Any] = self.request.get("messages") or self.request.get("input") or []
-        size = _size(messages) + _size(self.request.get("tools"))
+        size = size_of(messages) + size_of(self.request.get("tools"))
         emit(
             AttemptStarted(
                 **self._fields(),
@@ -449,14 +449,3 @@ def provider_failure(error: BaseException) -> ProviderError | None:
             translated.__cause__ = error
             return translated
     return None
-
-
-def _size(value: Any) -> int:
-    """About how many characters part of a request has, without encoding it."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(len(str(name)) + _size(item) + 6 for name, item in cast("dict[str, Any]", value).items())
-    if isinstance(value, list):
-        return sum(_size(item) + 2 for item in cast("list[Any]", value))
-    return 4

@@ -44,6 +44,16 @@ class Conversation:
         return "" if self._session is None else self._session.id
 
     @property
+    def platform(self) -> str:
+        """The platform that the conversation runs on."""
+        return self.host.options.platform if self._session is None else self._session.platform
+
+    @property
+    def surface_name(self) -> str:
+        """Where commands are typed, in hooks."""
+        return self.platform
+
+    @property
     def place(self) -> tuple[Path, str]:
         """The folder and the principal that commands from files and skills are looked for with."""
         session = self._session

@@ -16,6 +16,7 @@ from hermes.hooks.callback import is_awaitable
 from hermes.hooks.threads.timed_call import TimedCall
 from hermes.host import Host
 from hermes.plugins.registry import Command
+from hermes.surfaces.commands.announcement import announce_command
 from hermes.surfaces.commands.conversation import Conversation
 
 log = logging.getLogger("hermes.commands")
@@ -55,6 +56,7 @@ def run_command(conversation: Conversation, line: str) -> CommandAnswer:
     of_plugin = conversation.host.plugins.commands.get(name)
     raw = line.strip()[len(name) + 2 :]  # all that follows the name and the blank after it
     if of_plugin is not None and (command is None or command.yields):
+        announce_command(conversation, name, name, raw)
         return _run_plugin_command(conversation, of_plugin, name, raw)
     if command is None:
         return _answered(conversation, name, lambda: _run_stored(conversation, name, raw))
@@ -62,6 +64,7 @@ def run_command(conversation: Conversation, line: str) -> CommandAnswer:
         return CommandAnswer(error=f"/{command.name} needs an interactive prompt: start one with 'hermes chat'")
     if conversation.surface.is_working and not command.while_working:
         return CommandAnswer(error=f"/{command.name} has to wait: the agent is working. /stop stops it")
+    announce_command(conversation, command.name, name, raw)
     return _answered(conversation, command.name, lambda: HANDLERS[command.name](conversation, arguments))
 
 

@@ -53,7 +53,8 @@ def _steps(sites: str) -> tuple[LifecycleStep, ...]:
 #: works, one that fails, one that is blocked and one that is cancelled; an approval, a child agent, an ending.
 LIFECYCLE: tuple[LifecycleStep, ...] = (
     *_steps(
-        "pre_gateway_dispatch on_session_start pre_llm_call llm_request pre_api_request llm_execution post_api_request"
+        "pre_gateway_dispatch pre_command on_session_start pre_llm_call llm_request pre_api_request llm_execution "
+        "post_api_request"
     ),
     LifecycleStep("llm_request", 2),
     LifecycleStep("pre_api_request", 2),
@@ -75,8 +76,8 @@ LIFECYCLE: tuple[LifecycleStep, ...] = (
     LifecycleStep("tool_execution", 4, _WRITE),
     LifecycleStep("post_tool_call", 4, {**_WRITE, **_CANCELLED, "result": '{"error": "interrupted"}'}),
     *_steps(
-        "subagent_start subagent_stop pre_verify transform_llm_output post_llm_call on_session_end on_session_reset "
-        "on_session_finalize"
+        "subagent_start subagent_stop pre_auxiliary_call post_auxiliary_call pre_verify transform_llm_output "
+        "post_llm_call agent_loop_stopped on_session_end on_session_resume on_session_reset on_session_finalize"
     ),
 )
 
@@ -289,6 +290,13 @@ _BY_NAME: dict[str, Callable[[SampleSession], Any]] = {
     "pattern_keys": _is(["rm-recursive"]),
     "choice": _is("once"),
     "decided_by": _is("aux_llm"),
+    "aux_task": _is("compression"),
+    **dict.fromkeys(("plugin", "purpose"), _is("")),
+    "streaming": _is(False),
+    "system_prompt": _says("You are an agent."),
+    "invalidation_reason": _is("the steps of the turn are used up"),
+    "alias_used": _is("help"),
+    "args_raw": _says("new"),
     "parent_subagent_id": _is("sa-0-0a1b2c3d"),
     "child_session_id": lambda story: f"{story.session_id}_child",
     "child_subagent_id": _is("sa-1-4e5f6a7b"),
@@ -309,4 +317,7 @@ _SPECIAL: dict[tuple[str, str], Callable[[SampleSession], Any]] = {
     ("on_session_end", "api_request_id"): _is(""),
     ("on_session_finalize", "reason"): _is("shutdown"),
     ("api_request_error", "reason"): _is("rate_limit"),
+    ("agent_loop_stopped", "reason"): _is("max_iterations"),
+    ("post_auxiliary_call", "error"): _is(None),
+    ("pre_command", "command"): _is("help"),
 }

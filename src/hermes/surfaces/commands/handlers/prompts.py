@@ -12,6 +12,7 @@ from hermes.base.errors import HermesError
 from hermes.base.scope import Scope, current_scope, new_id
 from hermes.contract.commands import COMMAND_NAMES, RESERVED_COMMANDS, SlashCommand
 from hermes.host import Host
+from hermes.surfaces.commands.announcement import announce_command
 from hermes.surfaces.commands.conversation import Conversation
 from hermes.surfaces.commands.handlers.models import model_runtime
 from hermes.surfaces.commands.text import columns, shortened
@@ -51,6 +52,7 @@ def run_file_command(conversation: Conversation, name: str, arguments: str) -> s
     if file is None:
         return None
     session = _idle_session(conversation, name)
+    announce_command(conversation, name, name, arguments)
     wishes = file.wishes()
     is_trusted = not wishes or _is_trusted(conversation, file, wishes)
     if file.runs_commands and not is_trusted:
@@ -154,6 +156,7 @@ def run_skill(conversation: Conversation, name: str, arguments: str) -> str | No
     if skill is None:
         return None  # no session is opened for a name that is not there
     session = _idle_session(conversation, name)
+    announce_command(conversation, name, name, arguments)
     from hermes.tools.skills.content import skill_message
 
     message = skill_message(skill, arguments)

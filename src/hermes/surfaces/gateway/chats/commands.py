@@ -174,6 +174,21 @@ class ChatConversation(Conversation):
         self._row = row
         self._may_use = may_use
 
+    @property
+    def session_id(self) -> str:
+        """The id of the chat's session, which a command need not open."""
+        return super().session_id or self._row.session_id
+
+    @property
+    def platform(self) -> str:
+        """The platform that the chat is on."""
+        return self._row.platform
+
+    @property
+    def surface_name(self) -> str:
+        """Where commands are typed, in hooks."""
+        return SURFACE
+
     def lists(self, command: SlashCommand) -> bool:
         """Whether the sender may use it, and it means something in a chat."""
         return command.name.removeprefix(OWN_PREFIX) not in _OF_A_TERMINAL and self._may_use(command.name)

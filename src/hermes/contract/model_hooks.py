@@ -1,0 +1,80 @@
+"""Hooks of model calls that are not those of the conversation's own attempts: calls beside it."""
+
+from __future__ import annotations
+
+from hermes.contract.fields import (
+    API_MODE,
+    API_REQUEST_ID,
+    BASE_URL,
+    MODEL,
+    PLATFORM,
+    PROVIDER,
+    SESSION_ID,
+    TASK_ID,
+    TURN_ID,
+    Field,
+)
+from hermes.contract.hook_spec import HookSpec, Pair
+
+_AUXILIARY = (
+    Field(
+        "aux_task",
+        "str",
+        "The job, as `auxiliary` in the configuration names it: `compression`, `approval`, `vision`, …; `plugin_llm` "
+        "for `ctx.llm`.",
+    ),
+    Field("plugin", "str", "The plugin that asked through `ctx.llm`, else empty."),
+    Field("purpose", "str", "What that plugin said it asks for, else empty."),
+    SESSION_ID,
+    TASK_ID,
+    TURN_ID,
+    API_REQUEST_ID,
+    PLATFORM,
+    MODEL,
+    PROVIDER,
+    BASE_URL,
+    API_MODE,
+    Field("api_call_count", "int", "Attempts made so far for this call, this one included."),
+    Field("retry_count", "int", "Attempts of this call that failed before."),
+    Field("streaming", "bool", "Whether the answer is passed on in pieces; calls beside the conversation never do."),
+    Field("message_count", "int", "Messages in the request."),
+    Field("started_at", "float", "When the attempt started, in seconds since the epoch."),
+)
+
+AUXILIARY_HOOKS = (
+    HookSpec(
+        "pre_auxiliary_call",
+        "Immediately before each provider attempt beside the conversation: a summary, an approval by a model, the "
+        "description of an image, a plugin's `ctx.llm`.",
+        (
+            *_AUXILIARY,
+            Field("request_messages", "list[dict]", "The messages about to be sent.", "raw"),
+            Field("system_prompt", "str", "The system prompt among them, else empty.", "raw"),
+            Field("tool_count", "int", "Tools offered."),
+            Field("approx_input_tokens", "int", "An estimate of the request's size in tokens."),
+            Field("request_char_count", "int", "The request's size in characters."),
+            Field("max_tokens", "int | None", "The limit asked of the provider, when there is one."),
+            Field("request", "dict", 'The request: {"method", "body"}.', "sanitised"),
+        ),
+    ),
+    HookSpec(
+        "post_auxiliary_call",
+        "When such an attempt is over, whatever its outcome.",
+        (
+            *_AUXILIARY,
+            Field("api_duration", "float", "Seconds the attempt took."),
+            Field("ended_at", "float", "When it ended, in seconds since the epoch."),
+            Field("finish_reason", "str | None", "Why the model stopped, None without an answer."),
+            Field("response_model", "str | None", "The model that really answered, None without an answer."),
+            Field("usage", "dict | None", "Token counts, None when there are none."),
+            Field("cost_usd", "float | None", "What the answer cost in US dollars, None when that is not known."),
+            Field("response", "dict | None", "model, finish_reason, assistant_message, usage.", "sanitised"),
+            Field("assistant_content_chars", "int", "Length of the text."),
+            Field("assistant_tool_call_count", "int", "Tool calls asked for."),
+            Field("error", "str | None", "The failure as text, None after an answer.", "sanitised"),
+            Field("error_type", "str | None", "The class of failure, None after an answer."),
+        ),
+    ),
+)
+
+MODEL_PAIRS = (Pair("pre_auxiliary_call", ("post_auxiliary_call",), (API_REQUEST_ID.name,)),)
