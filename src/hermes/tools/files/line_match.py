@@ -42,18 +42,35 @@ def find_lines(lines: Sequence[str], wanted: Sequence[str], start: int = 0) -> t
 
 
 def _places(lines: Sequence[str], wanted: Sequence[str], start: int) -> list[int]:
+    """Where ``wanted`` begins, without overlaps. The algorithm of Knuth, Morris and Pratt: no line is read twice."""
     if not wanted or not any(wanted):
         return []
+    borders = _borders(wanted)
     found: list[int] = []
-    size = len(wanted)
-    at = start
-    while at + size <= len(lines):
-        if lines[at] == wanted[0] and list(lines[at : at + size]) == list(wanted):
-            found.append(at)
-            at += size
-        else:
-            at += 1
+    matched = 0
+    for at in range(start, len(lines)):
+        line = lines[at]
+        while matched and line != wanted[matched]:
+            matched = borders[matched - 1]
+        if matched or line == wanted[0]:
+            matched += 1
+        if matched == len(wanted):
+            found.append(at + 1 - matched)
+            matched = 0
     return found
+
+
+def _borders(wanted: Sequence[str]) -> list[int]:
+    """For each beginning of ``wanted``: how many of its last lines are its first lines too."""
+    borders = [0]
+    matched = 0
+    for line in wanted[1:]:
+        while matched and line != wanted[matched]:
+            matched = borders[matched - 1]
+        if line == wanted[matched]:
+            matched += 1
+        borders.append(matched)
+    return borders
 
 
 def _shift(at: int, lines: Sequence[str], wanted: Sequence[str]) -> LineMatch | None:
