@@ -49,7 +49,7 @@ class HostServices(Protocol):
         ...
 
 
-class PluginHost(Struct, frozen=True):
+class PluginHost(Struct, frozen=True, weakref=True):
     """One host for its plugins: what they register with, its services, and what was made for them."""
 
     tools: ToolRegistry
@@ -64,3 +64,5 @@ class PluginHost(Struct, frozen=True):
     contexts: dict[str, PluginContext] = {}
     #: The compatibility modules that plugins have imported, by name.
     compat_modules: dict[str, ModuleType] = {}
+    #: The top-level packages that its plugins have imported.
+    followed: set[str] = set()

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from hermes.plugins.compat.names import NAMES, PACKAGES, ROOTS
-from hermes.plugins.loading.modules import PluginFinder, PluginLoader
+from hermes.plugins.loading.imports import PluginLoader
+from hermes.plugins.loading.modules import PluginFinder
 from support.plugin_rig import Rig
 
 SOURCES = Path(__file__).parents[3] / "src" / "hermes"

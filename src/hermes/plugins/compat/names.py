@@ -1,13 +1,10 @@
-"""Compatibility modules: the module names that published plugins import, made for one host, and their ``import``.
+"""Compatibility modules: the module names that published plugins import, made for one host.
 
-Plugin modules get ``__builtins__`` of their own, whose ``__import__`` finds these names. None enters ``sys.modules``.
+The ``import`` of plugins finds them (``plugins/loading/imports.py``). None enters ``sys.modules``.
 """
 
 from __future__ import annotations
 
-import builtins
-import sys
-from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from threading import RLock
@@ -83,7 +80,7 @@ PACKAGES = frozenset(
 ROOTS = frozenset(name.partition(".")[0] for name in NAMES)
 
 #: Names so common that a plugin may also mean a module of its own: what ours lacks is looked for in the installed one.
-_COMMON = frozenset({"agent", "cron", "gateway", "plugins", "providers", "tools", "utils"})
+COMMON = frozenset({"agent", "cron", "gateway", "plugins", "providers", "tools", "utils"})
 
 _building = RLock()
 
@@ -103,7 +100,7 @@ class CompatModule(ModuleType):
             child = find_module(self._host, f"{self.__name__}.{name}")
             if child is not None:
                 return child
-            if self.__name__ in _COMMON:
+            if self.__name__ in COMMON:
                 installed = _installed_module(self.__name__)
                 if hasattr(installed, name):
                     return getattr(installed, name)
@@ -153,86 +150,6 @@ def _installed_module(name: str) -> ModuleType | None:
         return import_module(name)
     except ImportError:
         return None
-
-
-# -- the import statement of plugin modules --------------------------------------------------------------------------
-
-
-def plugin_builtins(host: PluginHost, own: str) -> dict[str, Any]:
-    """A copy of the builtins for one plugin; whatever it does to it stays with it.
-
-    ``own`` is the top-level package the plugin lives in: a plugin that is itself called ``tools``, say, keeps
-    importing itself under that name.
-    """
-    return {**vars(builtins), "__import__": _import_for(host, own)}
-
-
-def _import_for(host: PluginHost, own: str) -> Callable[..., ModuleType]:
-    def plugin_import(
-        name: str,
-        globals: Mapping[str, object] | None = None,  # noqa: A002  (the names callers may use)
-        locals: Mapping[str, object] | None = None,  # noqa: A002
-        fromlist: Sequence[str] | None = (),
-        level: int = 0,
-    ) -> ModuleType:
-        root, fromlist = name.partition(".")[0], fromlist or ()
-        if root == "importlib" and not level and (name == root or not fromlist):
-            builtins.__import__(name, globals, locals, fromlist, level)
-            return importing
-        if level or root not in ROOTS or root == own:
-            return builtins.__import__(name, globals, locals, fromlist, level)
-        caller = str((globals or {}).get("__name__", ""))
-        found = find_module(host, name) or (_module_in_folder(name, caller) if fromlist else None)
-        if found is not None:
-            # Like the real one: `import a.b` binds `a`, `from a.b import c` needs `a.b`.
-            return found if fromlist else find_module(host, root) or found
-        # A module the table does not have, from a package that is really installed under that name.
-        try:
-            return builtins.__import__(name, globals, locals, fromlist, 0)
-        except ModuleNotFoundError as error:
-            if error.name != root:
-                raise
-            offered = ", ".join(known for known in NAMES if known.partition(".")[0] == root)
-            raise ModuleNotFoundError(f"No module named {name!r}; this host offers {offered}", name=name) from None
-
-    importing = PluginImportlib(host, own)
-    return plugin_import
-
-
-class PluginImportlib(ModuleType):
-    """``importlib`` for a plugin: the real one, whose ``import_module`` finds these names too."""
-
-    def __init__(self, host: PluginHost, own: str) -> None:
-        super().__init__("importlib")
-        self._host = host
-        self._own = own
-
-    def import_module(self, name: str, package: str | None = None) -> ModuleType:
-        """The module of that name, as an import statement of the plugin finds it."""
-        root = name.partition(".")[0]
-        if root not in ROOTS or root == self._own:
-            return import_module(name, package)
-        return find_module(self._host, name) or _module_in_folder(name) or import_module(name, package)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(import_module("importlib"), name)
-
-
-def _module_in_folder(name: str, caller: str = "") -> ModuleType | None:
-    """A module of a loaded plugin by its place in the folder of plugins: ``from plugins.web.mine.client import X``.
-
-    A plugin that was moved to another place still finds its own modules under the old one.
-    """
-    from hermes.plugins.loading.modules import PARENT, module_name
-
-    root, *parts = name.split(".")
-    own = ".".join(caller.split(".")[:2])
-    for length in range(len(parts) if root == "plugins" else 0, 0, -1):
-        moved = f"{PARENT}.{parts[length - 1]}"
-        for package in (module_name("/".join(parts[:length])), *([moved] if moved == own else ())):
-            if package in sys.modules:
-                return import_module(".".join([package, *parts[length:]]))
-    return None
 
 
 # -- the host that loaded a plugin -----------------------------------------------------------------------------------

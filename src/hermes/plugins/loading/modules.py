@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
+from weakref import WeakValueDictionary
 
 from hermes.base.errors import PluginError
-from hermes.plugins.compat.names import plugin_builtins
+from hermes.plugins.compat.names import COMMON, ROOTS
+from hermes.plugins.loading.imports import PluginLoader, drop_modules, importing_for, plugin_builtins
 from hermes.plugins.loading.manifest import PluginManifest
 from hermes.plugins.services import PluginHost
 
@@ -42,7 +47,7 @@ def forget_plugin(manifest: PluginManifest) -> None:
     # An entry point's package may be in use by others, and the import system drops what failed to import.
     if not manifest.entry_point:
         _finder.plugins.pop(module_name(manifest.key), None)
-        _drop(module_name(manifest.key))
+        drop_modules(module_name(manifest.key))
 
 
 def _import_folder(manifest: PluginManifest, host: PluginHost) -> ModuleType:
@@ -62,7 +67,7 @@ def _import_folder(manifest: PluginManifest, host: PluginHost) -> ModuleType:
     if spec is None or spec.loader is None:
         raise PluginError(f"{start} cannot be imported")
     names = _finder.serve(name, host, own=PARENT)
-    loader = PluginLoader(spec.loader, names)
+    loader = PluginLoader(spec.loader, host, names)
     spec.loader = cast("Any", loader)
     module = util.module_from_spec(spec)
     sys.modules[name] = module
@@ -79,7 +84,7 @@ def _import_entry_point(manifest: PluginManifest, host: PluginHost) -> Any:
     if root != _OURSELVES:
         if not _finder.serves(root, host):
             # Another host's copy reaches that host's names. What the program itself imported stays as it is.
-            _drop(root, only_ours=True)
+            drop_modules(root, only_ours=True)
         _finder.serve(root, host, own=root)
     found: Any = import_module(module)
     for attribute in filter(None, attributes.split(".")):
@@ -93,39 +98,14 @@ def _entry_point_parts(value: str) -> tuple[str, str]:
     return module.strip(), attributes.strip()
 
 
-def _drop(root: str, *, only_ours: bool = False) -> None:
-    for name in [known for known in sys.modules if known == root or known.startswith(f"{root}.")]:
-        spec = getattr(sys.modules[name], "__spec__", None)
-        if not only_ours or isinstance(getattr(spec, "loader", None), PluginLoader):
-            del sys.modules[name]
-
-
-class PluginLoader:
-    """Runs a module's code with the plugin's own builtins; in everything else it is the loader it wraps."""
-
-    def __init__(self, loader: Any, names: dict[str, Any]) -> None:
-        self._loader = loader
-        self._names = names
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As the real loader does."""
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Run the code. The functions it defines keep these builtins, wherever and whenever they run."""
-        vars(module)["__builtins__"] = self._names
-        self._loader.exec_module(module)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-
 class PluginFinder:
-    """Finds the modules inside plugins' packages as usual and has them loaded with the plugin's builtins."""
+    """Finds modules as usual and has those of plugins, and guests that speak of the host, loaded with its names."""
 
     def __init__(self) -> None:
         #: By package: the host that loaded the plugin last, and the builtins its modules get.
         self.plugins: dict[str, tuple[PluginHost, dict[str, Any]]] = {}
+        #: By top-level package: the host whose plugin imported it first. Its modules are looked at one by one.
+        self._guests: WeakValueDictionary[str, PluginHost] = WeakValueDictionary()
 
     def serves(self, root: str, host: PluginHost) -> bool:
         """Whether the package's modules are those of this very host."""
@@ -143,20 +123,51 @@ class PluginFinder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """What the other finders find, when it belongs to a plugin."""
+        """What the other finders find, when it belongs to a plugin or to a package that a plugin imports."""
         first, _, rest = fullname.partition(".")
         known = self.plugins.get(f"{first}.{rest.partition('.')[0]}" if first == PARENT else first)
-        if known is None:
+        host = importing_for.get() or self._guests.get(first) if known is None else known[0]
+        if host is None or (known is None and (first == _OURSELVES or first in sys.stdlib_module_names)):
             return None
+        spec = self._elsewhere(fullname, path, target)
+        if spec is None or spec.loader is None:  # a folder without __init__.py has no code and no loader
+            return spec
+        if known is not None:
+            spec.loader = cast("Any", PluginLoader(spec.loader, host, known[1]))
+            return spec
+        # A thread that the plugin starts later may import more of the package, in code that knows no host.
+        self._guests[first] = host
+        if not _speaks_of_hosts(spec):
+            return spec
+        spec.loader = cast("Any", PluginLoader(spec.loader, host, plugin_builtins(host, first, is_guest=True)))
+        return spec
+
+    def _elsewhere(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
         for finder in sys.meta_path:
             find = None if finder is self else getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = None if find is None else find(fullname, path, target)
             if spec is not None:
-                # A folder without __init__.py has no code and no loader.
-                if spec.loader is not None:
-                    spec.loader = cast("Any", PluginLoader(spec.loader, known[1]))
                 return spec
         return None
+
+
+def _speaks_of_hosts(spec: ModuleSpec) -> bool:
+    """Whether a module's source has one of the compatibility names, or loads code from files, which may have some."""
+    if not spec.origin or not spec.origin.endswith(".py"):
+        return False
+    try:
+        return _host_names().search(Path(spec.origin).read_bytes()) is not None
+    except OSError:
+        return False
+
+
+@cache
+def _host_names() -> re.Pattern[bytes]:
+    # A name such as `tools` counts where it is imported; one that only a host has counts anywhere.
+    unique = "|".join(sorted(ROOTS - COMMON))
+    common = "|".join(sorted(COMMON))
+    pattern = rf"""\b(?:{unique}|spec_from_file_location)\b|^\s*(?:from|import)\s+(?:{common})\b|["'](?:{common})\."""
+    return re.compile(pattern.encode(), re.MULTILINE)
 
 
 _finder = PluginFinder()
