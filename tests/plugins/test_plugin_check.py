@@ -60,6 +60,11 @@ def test_manifests(manifest: str, rule: str, text: str, line: int, tmp_path: Pat
     assert [(Path(one.file).name, one.line) for one in matching] == [("plugin.yaml", line)]
 
 
+def test_a_provider_class_needs_no_register(tmp_path: Path) -> None:
+    code = "import agent.context_engine\nclass Own(agent.context_engine.ContextEngine): pass"
+    assert findings(tmp_path, "name: p\nversion: 1\ndescription: d", code) == []
+
+
 @pytest.mark.parametrize(
     ("code", "rule", "text", "line"),
     [

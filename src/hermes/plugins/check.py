@@ -16,6 +16,7 @@ from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.plugins.loading.discovery import manifest_in
 from hermes.plugins.loading.manifest import FILE_NAMES, KINDS, PluginManifest, read_fields
+from hermes.plugins.loading.registration import OFFERED_CLASSES
 
 Severity = Literal["error", "warning"]
 
@@ -267,9 +268,15 @@ def _check_register(tree: ast.Module, file: Path) -> Iterator[PluginFinding]:
                 text = "register takes no argument; it is called as register(ctx)"
                 yield PluginFinding("error", "register", text, str(file), node.lineno)
             return
-        if "register" in _bound_names(node):
+        if "register" in _bound_names(node) or _is_provider(node):
             return
     yield PluginFinding("error", "register", "it has no register(ctx) function", str(file))
+
+
+def _is_provider(node: ast.stmt) -> bool:
+    """Whether it is a class that is registered without a ``register``."""
+    bases = [ast.unparse(base).rpartition(".")[2] for base in node.bases] if isinstance(node, ast.ClassDef) else []
+    return not OFFERED_CLASSES.keys().isdisjoint(bases)
 
 
 def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from hermes.base.errors import PluginError
@@ -21,7 +20,8 @@ from hermes.hooks.table import Snapshot
 from hermes.hooks.threads.runner import OWN_SIGNALS, CallLate
 from hermes.hooks.threads.timed_call import FOREVER, refuse_late_calls
 from hermes.plugins.loading.manifest import PluginManifest
-from hermes.plugins.loading.modules import forget_plugin, import_plugin
+from hermes.plugins.loading.modules import forget_plugin
+from hermes.plugins.loading.registration import import_register
 from hermes.plugins.offers import ProviderRegistrations
 from hermes.plugins.registry import AuxiliaryTaskEntry, CliCommand, Command, LoadedPlugin, Skill
 from hermes.plugins.services import PluginHost
@@ -389,7 +389,7 @@ def _register(context: PluginContext, register: Callable[[Any], Any] | None, hos
     """Import the plugin and call its ``register``, each within the limit for loading."""
     manifest = context.manifest
     function: Callable[[Any], Any] = register or _limited(
-        "import", lambda: _import_register(manifest, host), manifest, host
+        "import", lambda: import_register(manifest, host), manifest, host
     )
 
     def call() -> None:
@@ -420,35 +420,6 @@ def _limited(step: str, work: Callable[[], Any], manifest: PluginManifest, host:
     if error is not None:
         raise _LoadFailed(error)
     return value
-
-
-def _import_register(manifest: PluginManifest, host: PluginHost) -> Callable[[Any], Any]:
-    if manifest.problem:
-        raise PluginError(manifest.problem)
-    found = import_plugin(manifest, host)
-    register = getattr(found, "register", None)
-    if register is None and manifest.kind == "model-provider":
-        return _registered_already
-    if register is None and manifest.key.startswith("memory/") and manifest.entry_point:
-        register = _memory_registration(found)
-    if register is None and manifest.entry_point and callable(found):
-        return found  # the entry point names the function itself
-    if not callable(register):
-        raise PluginError("it has no register(ctx) function")
-    return register
-
-
-def _memory_registration(found: Any) -> Callable[[PluginContext], None] | None:
-    """For an entry point of a memory provider that is its class, or a module with one."""
-    values = [found] if isinstance(found, type) else vars(found).values() if isinstance(found, ModuleType) else ()
-    classes = [one for one in values if isinstance(one, type)]
-    own = [one for one in classes if any(base.__name__ == "MemoryProvider" for base in one.__mro__[1:])]
-    provider: Any = own[-1] if own else found if isinstance(found, type) else None
-    return None if provider is None else lambda context: context.register_memory_provider(provider())
-
-
-def _registered_already(_context: PluginContext) -> None:
-    """For model providers that register while they are imported."""
 
 
 def load_object(plugin: object, host: PluginHost) -> str:

@@ -425,3 +425,21 @@ def test_everything_that_was_registered_is_on_record(rig: Rig) -> None:
         ("memory_provider", "object"),
     ]
     assert [entry.name for entry in plugins.waiting("platform")] == ["irc"]
+
+
+@pytest.mark.parametrize(
+    ("module", "base", "kind"),
+    [
+        ("agent.memory_provider", "MemoryProvider", "memory_provider"),
+        ("agent.context_engine", "ContextEngine", "context_engine"),
+    ],
+)
+def test_a_module_without_register_may_be_a_provider(rig: Rig, module: str, base: str, kind: str) -> None:
+    rig.write("p", f"from {module} import {base}\nclass Own({base}):\n    name = 'own'\n", "kind: standalone")
+    plugins = rig.load(enabled=["p"])
+    assert [(offer.kind, offer.name) for offer in plugins.plugins["p"].waiting] == [(kind, "own")]
+
+
+def test_a_module_without_register_is_said_to_have_none(rig: Rig) -> None:
+    rig.write("p", "from agent.memory_provider import MemoryProvider\n", "kind: standalone")
+    assert rig.load(enabled=["p"]).plugins["p"].error == "it has no register(ctx) function"

@@ -1,0 +1,60 @@
+"""The ``register`` of a plugin: its own function, or one for the class of provider that a module consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import PluginError
+from hermes.plugins.loading.modules import import_plugin
+
+if TYPE_CHECKING:
+    from hermes.plugins.context import PluginContext
+    from hermes.plugins.loading.manifest import PluginManifest
+    from hermes.plugins.services import PluginHost
+
+Register = Callable[[Any], Any]
+
+#: Base classes of which a module may have one instead of a ``register``, and how it is then offered.
+OFFERED_CLASSES = {"MemoryProvider": "register_memory_provider", "ContextEngine": "register_context_engine"}
+
+
+def import_register(manifest: PluginManifest, host: PluginHost) -> Register:
+    """Import a plugin and return what registers it."""
+    if manifest.problem:
+        raise PluginError(manifest.problem)
+    found = import_plugin(manifest, host)
+    register = getattr(found, "register", None)
+    if register is None and manifest.kind == "model-provider":
+        return _registered_already
+    if register is None:
+        register = _of_class(found, is_memory=manifest.key.startswith("memory/"))
+    if register is None and manifest.entry_point and callable(found):
+        return found  # the entry point names the function itself
+    if not callable(register):
+        raise PluginError("it has no register(ctx) function")
+    return register
+
+
+def _of_class(found: Any, *, is_memory: bool) -> Register | None:
+    """For a plugin that is a class of provider, or a module with one; the last one, when it has several."""
+    values = [found] if isinstance(found, type) else vars(found).values() if isinstance(found, ModuleType) else ()
+    classes = [one for one in values if isinstance(one, type)]
+    for base, method in OFFERED_CLASSES.items():
+        own = [one for one in classes if any(above.__name__ == base for above in one.__mro__[1:])]
+        if own:
+            return _offering(method, own[-1])
+    # An entry point of a memory may be any class that behaves like one.
+    return _offering(OFFERED_CLASSES["MemoryProvider"], found) if is_memory and isinstance(found, type) else None
+
+
+def _offering(method: str, made: Callable[[], Any]) -> Register:
+    def register(context: PluginContext) -> None:
+        getattr(context, method)(made())
+
+    return register
+
+
+def _registered_already(_context: PluginContext) -> None:
+    """For model providers that register while they are imported."""
