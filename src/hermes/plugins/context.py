@@ -25,7 +25,7 @@ from hermes.plugins.loading.registration import import_register
 from hermes.plugins.offers import ProviderRegistrations
 from hermes.plugins.registry import AuxiliaryTaskEntry, CliCommand, Command, LoadedPlugin, Skill
 from hermes.plugins.services import PluginHost
-from hermes.plugins.tool_handler import availability, check_name, read_schema, runner
+from hermes.plugins.tool_handler import availability, check_name, read_schema, runner, wrapping
 from hermes.tools.declarations.declaration import DeclaredKeywords, declaration_from
 from hermes.tools.registry import Effect, Tool
 
@@ -141,7 +141,8 @@ class PluginContext(ProviderRegistrations):
     ) -> None:
         """Offer a tool: ``handler(args, **keywords)`` returns a JSON string, or a coroutine of one.
 
-        A name that is taken is refused, unless ``override`` is set and the plugin's ``allow_tool_override`` is true.
+        A name that is taken is refused, unless the plugin's ``allow_tool_override`` is true, and ``override`` is set or
+        the toolset is that of the other tool: it then wraps that one, and takes over its declarations if it has none.
         ``is_async`` is accepted and not needed. ``effect`` and ``parallel`` say when a call may run again after a
         crash and next to others. ``untrusted`` marks every result as untrusted text, such as a web page: the model
         sees it between ``<untrusted ID>`` and ``</untrusted ID>``. ``reads``, ``writes``, ``runs``, ``workdir`` and
@@ -153,7 +154,7 @@ class PluginContext(ProviderRegistrations):
         if not callable(handler):
             raise PluginError(f"register_tool({name!r}) needs a function, got {type(handler).__name__}")
         text, parameters = read_schema(check_name(name), schema, description)
-        if not self._may_take(name, override):
+        if not self._may_take(name, toolset, override):
             return
         tool = Tool(
             name=name,
@@ -169,13 +170,16 @@ class PluginContext(ProviderRegistrations):
             plugin=key,
             untrusted=untrusted,
         )
-        self._replaced.append((name, self._host.tools.get(name)))
+        existing = self._host.tools.get(name)
+        if existing is not None and existing.toolset == toolset and not override and tool.declares is None:
+            tool = wrapping(tool, existing)
+        self._replaced.append((name, existing))
         self._host.tools.add(tool, override=True)
         if name not in self._record.tools:
             self._record.tools.append(name)
 
-    def _may_take(self, name: str, override: bool) -> bool:
-        """Whether the plugin may register a tool of that name. Decided by the name, whatever toolset it claims."""
+    def _may_take(self, name: str, toolset: str, override: bool) -> bool:
+        """Whether the plugin may register a tool of that name: one that exists is replaced only with the grant."""
         existing = self._host.tools.get(name)
         if existing is not None and existing.plugin == self.manifest.key:
             return True
@@ -184,21 +188,29 @@ class PluginContext(ProviderRegistrations):
             return True
         if existing is None:
             return True
+        is_wrapper = existing.toolset == toolset
+        if is_wrapper and self._may_override:
+            return True
         owner = f"plugin {existing.plugin!r}" if existing.plugin else "the runtime"
-        self._problem(
-            f"tool {name!r} is already registered by {owner}; it was not replaced (override=True asks for that)"
-        )
+        how = f"{self._grant}: true lets it" if is_wrapper else "override=True asks for that"
+        self._problem(f"tool {name!r} is already registered by {owner}; it was not replaced ({how})")
         return False
 
     def _check_override_grant(self, name: str) -> None:
-        key = self.manifest.key
-        settings = self._host.entries.get(key)
-        granted = isinstance(settings, dict) and cast("dict[str, Any]", settings).get("allow_tool_override") is True
-        if self.manifest.source != "bundled" and not granted:
+        if not self._may_override:
             raise PluginToolOverrideError(
-                f"plugin {key!r} may not override tool {name!r}; "
-                f"set plugins.entries.{key}.allow_tool_override: true to let it"
+                f"plugin {self.manifest.key!r} may not override tool {name!r}; set {self._grant}: true to let it"
             )
+
+    @property
+    def _grant(self) -> str:
+        return f"plugins.entries.{self.manifest.key}.allow_tool_override"
+
+    @property
+    def _may_override(self) -> bool:
+        settings = self._host.entries.get(self.manifest.key)
+        granted = isinstance(settings, dict) and cast("dict[str, Any]", settings).get("allow_tool_override") is True
+        return granted or self.manifest.source == "bundled"
 
     # -- hooks and middleware -----------------------------------------------------------------------------------
 

@@ -129,6 +129,7 @@ class ProviderRegistrations:
 
     def _problem(self, text: str) -> None:
         self._record.problems.append(text)
+        self._record.refused.append(text)
         log.warning("plugin %r: %s", self._record.manifest.key, text)
 
 

@@ -80,8 +80,10 @@ class LoadedPlugin(Struct):
     error: str = ""
     #: What its own code raised while it was loaded.
     failure: BaseException | None = None
-    #: Registrations that failed without failing the plugin, such as a tool name that was taken.
+    #: Registrations that failed without failing the plugin, such as a hook that does not exist.
     problems: list[str] = []
+    #: Those of them that were refused, such as a tool name that was taken.
+    refused: list[str] = []
     #: Environment variables it asks for that are not set.
     missing_env: list[str] = []
     tools: list[str] = []
@@ -94,6 +96,14 @@ class LoadedPlugin(Struct):
     #: Offers that no part of the runtime uses, and those that one does.
     waiting: list[ProviderOffer] = []
     in_use: list[ProviderOffer] = []
+
+    @property
+    def refusals(self) -> str:
+        """What it was not allowed to register, in one line; empty when it runs with all that it registered."""
+        if self.status != "loaded" or not self.refused:
+            return ""
+        first, *others = self.refused
+        return f"{first}; and {len(others)} more" if others else first
 
     def forget(self) -> None:
         """Drop what was registered: a plugin that failed leaves nothing behind."""
@@ -153,11 +163,17 @@ class PluginSet:
         return {key: task for plugin in self for key, task in plugin.auxiliary_tasks.items()}
 
     def missing(self, wanted: Iterable[str], redact: Callable[[str], str]) -> list[str]:
-        """A line for each enabled plugin that is not there: it may be a guard that should block commands."""
+        """A line for each enabled plugin that is not there, or in part: it may be a guard that should block calls."""
         lines = [
             f"plugin {plugin.manifest.key} is enabled and did not load: {redact(plugin.error)}"
             for plugin in self
             if plugin.status == "failed"
+        ]
+        lines += [
+            f"plugin {plugin.manifest.key} was refused a part of what it registers, and may not do its work: "
+            f"{redact(plugin.refusals)} ('hermes plugins info {plugin.manifest.key} --load' has all)"
+            for plugin in self
+            if plugin.refusals
         ]
         asked = set(wanted)
         lines += [

@@ -6,7 +6,10 @@ import logging
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from hermes.base.errors import PluginError
 from hermes.hooks.answers import plain
@@ -16,7 +19,7 @@ from hermes.hooks.threads.event_loop import AsyncLoop
 from hermes.hooks.threads.runner import OWN_SIGNALS, CallbackRunner
 from hermes.hooks.threads.timed_call import TimedCall
 from hermes.plugins.loading.manifest import env_names
-from hermes.tools.registry import Args, ToolContext
+from hermes.tools.registry import Args, Tool, ToolContext
 from hermes.tools.results import tool_error, tool_result
 
 log = logging.getLogger("hermes.plugins")
@@ -27,6 +30,10 @@ TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 #: The keywords a handler with ``**kwargs`` gets. Others are passed only to handlers that name them, because many
 #: pass their ``**kwargs`` straight on.
 _ALWAYS = ("task_id", "session_id", "user_task")
+
+
+#: The call of a plugin's tool that runs here: its name, its arguments as they were judged, and its context.
+_running: ContextVar[tuple[str, Args, ToolContext] | None] = ContextVar("running_tool", default=None)
 
 
 def check_name(name: object) -> str:
@@ -55,12 +62,45 @@ def runner(name: str, plugin: str, handler: Callable[..., Any], loop: AsyncLoop)
     label = f"tool {name!r} of plugin {plugin!r}"
 
     def run(args: Args, context: ToolContext) -> str:
-        value = handler(isolate(args), **_keywords(names, context))
-        if is_awaitable(value):
-            value = loop.run(value, label)
+        token = _running.set((name, args, context))
+        try:
+            value = handler(isolate(args), **_keywords(names, context))
+            if is_awaitable(value):
+                value = loop.run(value, label)
+        finally:
+            _running.reset(token)
         return _as_text(value, name)
 
     return run
+
+
+def wrapping(tool: Tool, wrapped: Tool) -> Tool:
+    """A plugin's tool around another one of its name, judged and shown as that one is."""
+    return replace(
+        wrapped,
+        description=tool.description,
+        parameters=tool.parameters,
+        run=tool.run,
+        available=tool.available,
+        emoji=tool.emoji or wrapped.emoji,
+        plugin=tool.plugin,
+        untrusted=tool.untrusted or wrapped.untrusted,
+        quick=False,
+        claims_itself=False,
+    )
+
+
+def run_wrapped(tool: Tool, args: Args) -> str:
+    """Run a tool for the one that took its name, as part of that one's call, which was judged."""
+    name, judged, context = _running.get() or ("", {}, None)
+    if context is None or name != tool.name:
+        return tool_error(f"{tool.name} was replaced by a plugin, and runs only in a call of the tool that replaced it")
+    if args != judged:
+        return tool_error(
+            f"{tool.name} was not run: the tool that replaced it changed the arguments after they were judged; "
+            "tool_request middleware and pre_tool_call can change them before"
+        )
+    return tool.run(args, context)
 
 
 def _keywords(names: frozenset[str] | None, context: ToolContext) -> dict[str, Any]:

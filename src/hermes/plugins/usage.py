@@ -10,7 +10,14 @@ from msgspec.structs import replace
 from hermes.base.errors import JournalError
 from hermes.hooks.callback import CallbackStats
 from hermes.journal.store.port import Store
-from hermes.journal.usage.plugins import REGISTER_SITE, TOOL_SITE, WAITING_SITE, PluginCalls, record_plugin_counters
+from hermes.journal.usage.plugins import (
+    REFUSED_SITE,
+    REGISTER_SITE,
+    TOOL_SITE,
+    WAITING_SITE,
+    PluginCalls,
+    record_plugin_counters,
+)
 from hermes.plugins.registry import LoadedPlugin
 from hermes.trace.health import take as taken_from_exporters
 
@@ -34,6 +41,8 @@ def record_usage(
         if plugin.status in ("loaded", "failed"):
             failed = plugin.status == "failed"
             counters[key, REGISTER_SITE] = PluginCalls(key, REGISTER_SITE, 1, int(failed), 0.0, redact(plugin.error))
+            if plugin.refusals:
+                counters[key, REFUSED_SITE] = PluginCalls(key, REFUSED_SITE, last_error=redact(plugin.refusals))
             offers = [TOOL_SITE + tool for tool in plugin.tools]
             offers += [f"{WAITING_SITE}{one.kind} {one.name}" for one in plugin.waiting]
             for site in offers:

@@ -57,8 +57,8 @@ def calls_in_session(store: Store, plugin: str, session_id: str) -> int:
 
 # -- calls of callbacks and tools -----------------------------------------------------------------------------------
 
-#: The site of loading a plugin.
-REGISTER_SITE = "register"
+#: The site of loading a plugin, and that of the registrations which were refused to it.
+REGISTER_SITE, REFUSED_SITE = "register", "refused"
 #: Prefixes of the sites of a tool it offers, and of a registration that no part of the runtime uses.
 TOOL_SITE, WAITING_SITE = "tool:", "waiting:"
 #: Prefix of the sites of its exports: calls are events in, failures those that did not get out.
@@ -71,8 +71,8 @@ class PluginCalls(Struct, frozen=True):
     """The calls of one plugin at one site."""
 
     plugin: str
-    #: A hook, a middleware kind, ``register``, for what it offers ``tool:NAME`` or ``waiting:WHAT NAME``, or for what
-    #: it sends elsewhere ``export:WHERE``.
+    #: A hook, a middleware kind, ``register``, ``refused``, for what it offers ``tool:NAME`` or ``waiting:WHAT NAME``,
+    #: or for what it sends elsewhere ``export:WHERE``.
     site: str
     calls: int = 0
     failures: int = 0
@@ -96,6 +96,8 @@ class PluginTotals(Struct):
     waiting: list[str] = []
     #: Why it could not be loaded in that session, empty when it could.
     load_error: str = ""
+    #: What it was not allowed to register in that session.
+    refused: str = ""
     #: What it sent elsewhere, place by place.
     exports: list[PluginCalls] = []
     #: What it asked models, in sessions and outside of them.
@@ -170,8 +172,8 @@ _LATEST = (
     "AND latest = c.at ORDER BY plugin, site"
 )
 _ERRORS = (
-    f"SELECT plugin, last_error FROM plugin_calls WHERE last_error <> '' AND site <> '{REGISTER_SITE}' "
-    "ORDER BY at, session_id, site"
+    "SELECT plugin, last_error FROM plugin_calls WHERE last_error <> '' "
+    f"AND site NOT IN ('{REGISTER_SITE}', '{REFUSED_SITE}') ORDER BY at, session_id, site"
 )
 
 _EXPORTS = (
@@ -184,6 +186,8 @@ def _add_latest(total: PluginTotals, site: str, error: str) -> None:
     """What a row of the session that ended last says about the plugin."""
     if site == REGISTER_SITE:
         total.load_error = error
+    elif site == REFUSED_SITE:
+        total.refused = error
     elif site.startswith(TOOL_SITE):
         total.tools.append(site.removeprefix(TOOL_SITE))
     elif site.startswith(WAITING_SITE):

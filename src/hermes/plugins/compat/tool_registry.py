@@ -14,6 +14,7 @@ from hermes.base.sanitize.surrogates import encodable
 from hermes.hooks.copies import isolate
 from hermes.plugins.context import PluginContext
 from hermes.plugins.services import PluginHost
+from hermes.plugins.tool_handler import run_wrapped
 from hermes.tools.registry import Tool
 from hermes.tools.results import tool_error
 from hermes.tools.results import tool_result as fields_result
@@ -90,6 +91,12 @@ class Registry:
             return tool_error(f"Unknown tool: {name}")
         return self._host.services.dispatch_tool(name, args or {}, **kwargs)
 
+    def _run(self, tool: Tool, args: dict[str, Any] | None = None, **kwargs: Any) -> str:
+        """Run a tool that was looked up. Since then a plugin may have put one of its own around it."""
+        if self._host.tools.get(tool.name) is tool:
+            return self.dispatch(tool.name, args, **kwargs)
+        return run_wrapped(tool, args or {})
+
     # -- look ---------------------------------------------------------------------------------------------------
 
     @property
@@ -145,7 +152,7 @@ class Registry:
 
     def _entry(self, tool: Tool) -> ToolEntry:
         schema = isolate(tool.definition()["function"])
-        handler = partial(self.dispatch, tool.name)
+        handler = partial(self._run, tool)
         return ToolEntry(
             tool.name, tool.toolset, schema, handler, tool.available, [], False, tool.description, tool.emoji
         )

@@ -140,7 +140,12 @@ class Agent:
     def notices(self) -> list[str]:
         """Warnings, one line each: about unknown settings, plugins that did not load, callbacks that failed."""
         host = self._host
-        problems = [f"plugin {one.manifest.key}: {problem}" for one in host.plugins.loaded for problem in one.problems]
+        problems = [
+            f"plugin {one.manifest.key}: {problem}"
+            for one in host.plugins.loaded
+            for problem in one.problems
+            if problem not in one.refused  # the host tells about those
+        ]
         return [*self._warnings, *map(host.redactor.redact, problems), *host.notices]
 
     def session(self, session_id: str | None = None) -> AgentSession:

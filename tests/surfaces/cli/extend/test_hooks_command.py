@@ -200,7 +200,13 @@ def test_spec_is_the_contract_as_data(capsys: pytest.CaptureFixture[str]) -> Non
         "safety": "raw",
         "always": True,
     }
-    assert {"start": "subagent_start", "ends": ["subagent_stop"], "key": ["child_session_id"]} in document["pairs"]
+    [pair] = [one for one in document["pairs"] if one["start"] == "subagent_start"]
+    assert pair == {
+        "start": "subagent_start",
+        "ends": ["subagent_stop"],
+        "key": ["child_session_id"],
+        "may_repeat": False,
+    }
     assert json.loads(out(capsys, "spec", "tool_execution", "--json"))["wraps"] is True
 
 

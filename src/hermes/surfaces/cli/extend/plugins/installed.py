@@ -88,7 +88,7 @@ class PluginRow(Struct, frozen=True):
     waiting: list[str]
     #: Why it failed.
     error: str
-    #: Warnings about its manifest.
+    #: Warnings about its manifest, and what it was not allowed to register in the last session.
     problems: list[str]
     missing_env: list[str]
     #: Totals of all past sessions.
@@ -134,7 +134,7 @@ def plugin_row(manifest: PluginManifest, config: PluginsConfig, totals: Mapping[
         tools=list(total.tools) if has_run else list(manifest.provides_tools),
         waiting=list(total.waiting),
         error=redact_text(error),
-        problems=list(manifest.remarks),
+        problems=[*manifest.remarks, *_refusals(manifest, total)],
         missing_env=manifest.missing_env(os.environ),
         sessions=total.sessions,
         calls=total.calls,
@@ -161,6 +161,12 @@ def _status(manifest: PluginManifest, config: PluginsConfig, total: PluginTotals
     if total.load_error and not _has_changed_since(manifest.path, total.last_used):
         return "failed", f"in the last session: {total.load_error}"
     return "enabled", ""
+
+
+def _refusals(manifest: PluginManifest, total: PluginTotals) -> list[str]:
+    if not total.refused or _has_changed_since(manifest.path, total.last_used):
+        return []
+    return [f"refused in the last session: {redact_text(total.refused)}"]
 
 
 def _has_changed_since(folder: Path | None, then: float) -> bool:
