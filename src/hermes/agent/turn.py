@@ -113,14 +113,7 @@ class Turn:
             if (emit := self._runtime.hooks.post_llm_call) is not None:
                 self._hooks.answered(emit, answer, self._finish_reason)  # it is stored, whatever the hooks do
         finally:
-            if (emit := self._runtime.hooks.agent_loop_stopped) is not None and not word:
-                self._hooks.stopped(emit, self._why_stopped(status), reason or self._budget_spent)
-            if (emit := self._runtime.hooks.on_session_end) is not None:
-                self._hooks.ended(emit, status, reason, self._finish_reason)
-            ending = word or status
-            log.info(
-                "turn %d %s after %d steps%s", self._journal.ordinal + 1, ending, self._steps, reason and f": {reason}"
-            )
+            self._tell_end(status, word, reason)
             current_scope.reset(token)
         return TurnResult(
             session_id=self._scope.session_id,
@@ -137,6 +130,16 @@ class Turn:
             finish_reason=self._finish_reason if status in ("completed", "incomplete") else "",
             error_type=error_type,
         )
+
+    def _tell_end(self, status: TurnStatus, word: str, reason: str) -> None:
+        """Fire the hooks of the end, and log it. ``word`` is for a turn that waits for an answer: it is not stopped."""
+        hooks = self._runtime.hooks
+        if hooks.agent_loop_stopped is not None and not word:
+            self._hooks.stopped(hooks.agent_loop_stopped, self._why_stopped(status), reason or self._budget_spent)
+        if hooks.on_session_end is not None:
+            self._hooks.ended(hooks.on_session_end, status, reason, self._finish_reason)
+        told = (self._journal.ordinal + 1, word or status, self._steps, reason and f": {reason}")
+        log.info("turn %d %s after %d steps%s", *told)
 
     def _why_stopped(self, status: TurnStatus) -> str:
         """What stopped the loop before the model had ended it; empty when nothing did."""

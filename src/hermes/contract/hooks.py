@@ -332,13 +332,19 @@ _COMMAND = (
     ),
 )
 
-HOOKS: dict[str, HookSpec] = {
-    spec.name: spec._replace(fields=(SCHEMA_VERSION, *spec.fields))
-    for spec in (
-        *(*_SESSION, _STOPPED, *_LLM, *_API, *AUXILIARY_HOOKS, *_TOOL),
-        *(*_APPROVAL, *_SUBAGENT, *_GATEWAY, *_COMMAND),
-    )
-}
+_ALL = (
+    *_SESSION,
+    _STOPPED,
+    *_LLM,
+    *_API,
+    *AUXILIARY_HOOKS,
+    *_TOOL,
+    *_APPROVAL,
+    *_SUBAGENT,
+    *_GATEWAY,
+    *_COMMAND,
+)
+HOOKS: dict[str, HookSpec] = {spec.name: spec._replace(fields=(SCHEMA_VERSION, *spec.fields)) for spec in _ALL}
 
 PAIRS = (
     Pair("pre_llm_call", ("on_session_end",), ("session_id", "turn_id")),
