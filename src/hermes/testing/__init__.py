@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hermes.testing.harness import PluginHarness
+    from hermes.testing.hosts.conversation import HostConversation
     from hermes.testing.llm import FakeLlm, LlmCall, RecordingLlm
     from hermes.testing.otlp import OtlpReceiver
     from hermes.testing.proxies import ProxyServer, connect_proxy, socks_proxy
@@ -34,6 +35,7 @@ __all__ = [
     "FakeLlm",
     "Fault",
     "FaultServer",
+    "HostConversation",
     "LlmCall",
     "OtlpReceiver",
     "PluginHarness",
@@ -65,6 +67,7 @@ __all__ = [
 #: recorder alone pays for no server.
 _HOMES = {
     "harness": ("PluginHarness",),
+    "hosts.conversation": ("HostConversation",),
     "llm": ("FakeLlm", "LlmCall", "RecordingLlm"),
     "otlp": ("OtlpReceiver",),
     "proxies": ("ProxyServer", "connect_proxy", "socks_proxy"),

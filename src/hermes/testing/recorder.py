@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
-from hermes.contract.hooks import HOOKS, PAIRS
+from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.hooks.copies import isolate
 from hermes.hooks.table import Hooks
+from hermes.testing.hosts.breaches import RecordedEvent, Unbalanced, breaches, unbalanced, wrong_fields
 
-
-class RecordedEvent(NamedTuple):
-    """One call of a hook or middleware kind, with the fields it carried."""
-
-    name: str
-    payload: dict[str, Any]
-
-
-class Unbalanced(NamedTuple):
-    """A start without exactly one end, or an end without a start."""
-
-    start: str
-    key: tuple[Any, ...]
-    starts: int
-    ends: int
+__all__ = ["EventRecorder", "RecordedEvent", "Unbalanced"]
 
 
 class EventRecorder:
@@ -81,29 +67,15 @@ class EventRecorder:
 
     def pairs_unbalanced(self) -> list[Unbalanced]:
         """Every start that has not exactly one end, and every end without a start. Empty when all is well."""
-        found: list[Unbalanced] = []
-        for pair in PAIRS:
-            starts, ends = Counter[tuple[Any, ...]](), Counter[tuple[Any, ...]]()
-            for event in self.events:
-                counter = starts if event.name == pair.start else ends if event.name in pair.ends else None
-                if counter is not None:
-                    counter[tuple(event.payload.get(field) for field in pair.key)] += 1
-            keys = [key for key in {**starts, **ends} if starts[key] != ends[key]]
-            if pair.may_repeat:
-                keys = [key for key in keys if not starts[key] > ends[key] > 0]
-            found.extend(Unbalanced(pair.start, key, starts[key], ends[key]) for key in keys)
-        return found
+        return unbalanced(self.events)
 
     def contract_violations(self) -> list[str]:
         """Fields that the contract does not know, and fields it promises that were not there."""
-        found: dict[str, None] = {}
-        for name, payload in self.events:
-            fields = HOOKS[name].fields if name in HOOKS else MIDDLEWARE[name].fields
-            known = {field.name for field in fields}
-            promised = {field.name for field in fields if field.always} - {"next_call"}
-            found.update({f"{name}: {field} is not in the contract": None for field in sorted(payload.keys() - known)})
-            found.update({f"{name}: {field} is missing": None for field in sorted(promised - payload.keys())})
-        return list(found)
+        return wrong_fields(self.events)
+
+    def breaches(self) -> list[str]:
+        """Everything that is wrong with a complete recording: fields, pairs, order, values, counts. Empty is well."""
+        return breaches(self.events)
 
     def _count(self, name: str) -> int:
         return sum(event.name == name for event in self._events)

@@ -27,8 +27,7 @@ def converse(host: Host, person: ScriptedResponder | None, interrupt: Interrupt 
         host.responders.attach(session.id, person)
     session.run("go", interrupt=interrupt)
     session.close()
-    assert recorder.pairs_unbalanced() == []
-    assert recorder.contract_violations() == []
+    assert recorder.breaches() == []
     return recorder
 
 

@@ -47,7 +47,7 @@ def converse(
         session.run("go")
         rows = Questions(host.store).recent(9)
         assert Questions(host.store).pending() == []
-    assert recorder.pairs_unbalanced() == [] and recorder.contract_violations() == []
+    assert recorder.breaches() == []
     return recorder, [request for request in provider.requests if is_review(request)], [row.answer for row in rows]
 
 

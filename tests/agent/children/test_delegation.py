@@ -140,8 +140,7 @@ def test_hooks_tell_the_whole_family(make_host: HostFactory) -> None:
     names = recorder.names()
     assert names.index("subagent_start") < names.index("on_session_start", names.index("subagent_start"))
     assert names.index("on_session_finalize") < names.index("subagent_stop") < names.index("post_tool_call")
-    assert recorder.pairs_unbalanced() == []
-    assert recorder.contract_violations() == []
+    assert recorder.breaches() == []
 
 
 def test_a_surface_hears_of_children_and_not_what_they_say(make_host: HostFactory) -> None:
