@@ -34,6 +34,7 @@ NOT_QUICK = (
     "agent/llm/test_plugin_llm_accounts.py",
     "agent/test_crash_and_resume.py",
     "agent/test_fallback.py",
+    "contract/test_host_conformance.py",
     "hooks/test_execution_chain_random.py",
     "base/http/test_provider_faults.py",
     "journal/history/test_search_index.py",

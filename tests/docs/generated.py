@@ -52,6 +52,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "ctx waiting": plugin_tables.waiting,
     "compatibility names": plugin_tables.compatibility_names,
     "conformance rules": testing_tables.conformance_rules,
+    "host checks": testing_tables.host_checks,
     "faults": testing_tables.faults,
     "pytest fixtures": testing_tables.fixtures,
     "tables": journal_tables.tables,

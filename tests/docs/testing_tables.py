@@ -1,4 +1,4 @@
-"""The rules of the conformance kit, the faults of the fault server and the fixtures of the pytest plugin, as tables."""
+"""Tables of the test kit: rules of plugins, checks of hosts, faults of the fault server, fixtures of pytest."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import inspect
 
 from hermes.testing import FAULTS, pytest_plugin
 from hermes.testing.conformance.rules import RULES
+from hermes.testing.hosts.checks import CHECKS
 
 from .markdown import code, table
 
@@ -14,6 +15,11 @@ def conformance_rules() -> str:
     """Every rule with how grave it is."""
     rows = [(code(name), rule.severity, rule.meaning.replace("**kwargs", "`**kwargs`")) for name, rule in RULES.items()]
     return table(("rule", "severity", "broken when"), rows)
+
+
+def host_checks() -> str:
+    """Every check of a host."""
+    return table(("check", "holds when"), [(code(check.__name__), _first_line(check)) for check in CHECKS])
 
 
 def faults() -> str:

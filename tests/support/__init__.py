@@ -26,6 +26,7 @@ Plugins and hooks
     hook_callbacks        small callbacks to register
     shell_rig             hook commands of the configuration
     git_repository        real git repositories with plugins in them
+    conformance_surfaces  the conformance conversation of the kit on every surface, as real processes
     delivery              the expected table of the delivery matrix
     approval_rig, approving_run  hosts with settings about approvals; a process that approves
 

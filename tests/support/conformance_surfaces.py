@@ -105,8 +105,8 @@ def _chat(line: str) -> str:
 
 def a2a(home: ConformanceHome) -> str:
     with home.serving("a2a", "serve") as url:
-        options = {"json": wire_message(MESSAGE), "headers": VERSION, "timeout": HANG, "verify": UNUSED_TLS}
-        return httpx.post(f"{url}/rest/message:send", **options).text
+        address, message = f"{url}/rest/message:send", wire_message(MESSAGE)
+        return httpx.post(address, json=message, headers=VERSION, timeout=HANG, verify=UNUSED_TLS).text
 
 
 def editor(home: ConformanceHome) -> str:

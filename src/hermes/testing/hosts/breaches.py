@@ -154,9 +154,10 @@ def _wrong_counts(events: Events) -> Iterator[str]:
     for event in events:
         turn = _key(event, ("session_id", "turn_id"))
         if event.name == "pre_api_request":
-            count = event.payload.get("api_call_count", 0)
-            if count != attempts.get(turn, count - 1) + 1 or count < 1:
-                yield f"pre_api_request: api_call_count is {count} after {attempts.get(turn, 0)}"
+            count: int = event.payload.get("api_call_count", 0)
+            before = attempts.get(turn, count - 1)
+            if count != before + 1 or count < 1:
+                yield f"pre_api_request: api_call_count is {count} after {before}"
             attempts[turn] = count
         elif event.name == "post_api_request":
             retries = {key: count for key, count in retries.items() if key[:2] != turn}

@@ -139,7 +139,5 @@ class Probe:
 def spoil(payload: dict[str, Any]) -> None:
     """Change everything that can be changed in place."""
     for value in payload.values():
-        if isinstance(value, dict):
+        if isinstance(value, dict | list):
             value.clear()
-        elif isinstance(value, list):
-            value.append("spoilt")
