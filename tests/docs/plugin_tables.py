@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hermes.plugins.compat.names import NAMES, find_module
+from hermes.plugins.compat.names import find_module
+from hermes.plugins.compat.table import ABSENT, NAMES, NARROWER
 from hermes.plugins.context import PluginContext
 from hermes.plugins.offers import ProviderRegistrations
 from hermes.plugins.services import PluginHost
@@ -30,12 +31,34 @@ def waiting() -> str:
 
 
 def compatibility_names() -> str:
-    """Which modules plugin code may import besides ours, and what is in each."""
+    """Which modules plugin code may import besides ours, what is in each, and what is narrower there or absent."""
     with PluginHarness(lambda _ctx: None) as harness:
         host = PluginHost(harness.tools, harness.hooks, harness, harness.plugins, {})
         modules = {name: find_module(host, name) for name in NAMES}
-        rows = [(code(name), ", ".join(map(code, vars(module)["__all__"]))) for name, module in modules.items()]
-    return table(("module", "names in it"), rows)
+        rows = [_compatibility_row(name, vars(module)["__all__"]) for name, module in modules.items()]
+    gone = [(code(name), "", "", why) for name, why in ABSENT.items() if _module_of(name) not in NAMES]
+    return table(("module", "same", "narrower", "absent"), sorted([*rows, *gone]))
+
+
+def _compatibility_row(module: str, names: Sequence[str]) -> tuple[str, str, str, str]:
+    if module in NARROWER:
+        return code(module), "", f"{', '.join(map(code, names))}: {NARROWER[module]}", _absent_of(module)
+    how = {name: NARROWER[f"{module}.{name}"] for name in names if f"{module}.{name}" in NARROWER}
+    same = ", ".join(code(name) for name in names if name not in how)
+    return code(module), same, "; ".join(f"{code(name)}: {text}" for name, text in how.items()), _absent_of(module)
+
+
+def _absent_of(module: str) -> str:
+    begin = f"{module}."
+    found = {name.removeprefix(begin): why for name, why in ABSENT.items() if _module_of(name) == module}
+    return "; ".join(f"{code(name)}: {why}" for name, why in found.items())
+
+
+def _module_of(name: str) -> str:
+    """The module of the table that an absent name would be in; itself when the whole module is absent."""
+    parts = name.split(".")
+    parents = (".".join(parts[:length]) for length in range(len(parts) - 1, 0, -1))
+    return next((parent for parent in parents if parent in NAMES), name)
 
 
 def _public(kind: type) -> Iterator[tuple[str, Any]]:

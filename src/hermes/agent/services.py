@@ -59,6 +59,13 @@ class Services:
         return "default" if self.home == Path("~/.hermes").expanduser() else "custom"
 
     @property
+    def current_cwd(self) -> Path:
+        """The folder of the session that the caller works for; the host's own outside of sessions."""
+        scope = current_scope.get()
+        session: Session | None = None if scope is None else self._runtime.open_sessions.get(scope.session_id)
+        return self._cwd if session is None else session.cwd
+
+    @property
     def http(self) -> PluginHttp:
         """HTTP requests over the host's client."""
         from hermes.plugins.http import PluginHttp  # most runs have no plugin that sends any

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hermes.base.errors import PluginError
@@ -105,14 +106,24 @@ class ProviderRegistrations:
         }
         self._add("platform", name, adapter_factory, options)
 
-    def register_slack_action_handler(self, action_id: str, callback: Callable[..., Any]) -> None:
-        """Handle a button or menu of the Slack platform."""
-        if not action_id or not isinstance(action_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"register_slack_action_handler: action_id is {action_id!r}; it must be text")
+    def register_slack_action_handler(
+        self, action_id: str | re.Pattern[str] | Mapping[str, Any], callback: Callable[..., Any]
+    ) -> None:
+        """Handle a button or menu of the Slack platform.
+
+        ``action_id`` is the id, a pattern that is found in it, or a mapping of fields of the action (``action_id``,
+        ``block_id``, ``type``) to such values.
+        """
+        fields = action_id if isinstance(action_id, Mapping) else {"action_id": action_id}
+        if not fields or not all(value and isinstance(value, str | re.Pattern) for value in fields.values()):
+            raise ValueError(
+                f"register_slack_action_handler: action_id is {action_id!r}; it must be text, a pattern, or a mapping"
+            )
         if not callable(callback):
             found = type(callback).__name__
             raise ValueError(f"register_slack_action_handler({action_id!r}) needs a function, got {found}")
-        self._add("slack_action_handler", action_id, callback)
+        name = action_id if isinstance(action_id, str) else repr(action_id)
+        self._add("slack_action_handler", name, callback, {"fields": dict(fields)})
 
     def _offer(self, kind: str, value: Any) -> None:
         from hermes.plugins.compat.bases import base_of  # only plugins that offer something need the classes

@@ -102,7 +102,8 @@ def hermes_names(
 
     Gives the ``PluginHarness`` whose hooks, tools and plugins those modules work on.
     """
-    from hermes.plugins.compat.names import NAMES, PACKAGES, find_module
+    from hermes.plugins.compat.names import find_module
+    from hermes.plugins.compat.table import NAMES, PACKAGES
     from hermes.plugins.services import PluginHost
 
     def register_nothing(_ctx: Any) -> None: ...

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from hermes.plugins.compat.names import NAMES, PACKAGES, ROOTS
+from hermes.plugins.compat.names import ROOTS
+from hermes.plugins.compat.table import ABSENT, NAMES, NARROWER, PACKAGES
 from hermes.plugins.loading.imports import PluginLoader
 from hermes.plugins.loading.modules import PluginFinder
 from support.plugin_rig import Rig
@@ -53,6 +54,24 @@ def command(rig: Rig, code: str, *, key: str = "p", **files: str) -> Callable[[s
 
 def seen_outside() -> list[str]:
     return sorted(name for name in sys.modules if name.partition(".")[0] in ROOTS)
+
+
+def test_the_first_words_are_those_of_the_table() -> None:
+    assert {name.partition(".")[0] for name in NAMES} == ROOTS
+
+
+@pytest.mark.parametrize("name", [*NARROWER, *ABSENT])
+def test_what_is_narrower_is_there_and_what_is_absent_is_not(rig: Rig, name: str) -> None:
+    module, _, last = name.rpartition(".")
+    code = "import importlib\ndef found(name):\n    try: return importlib.import_module(name)\n"
+    code += "    except ImportError: return None\n"
+    code += f"def answer(ctx): return bool(found({name!r})) or hasattr(found({module!r}), {last!r})"
+    assert run(rig, code) is (name in NARROWER)
+
+
+def test_an_absent_module_says_why(rig: Rig) -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"'hermes_cli\.kanban_db': there is no kanban board"):
+        run(rig, "def answer(ctx):\n    import hermes_cli.kanban_db")
 
 
 # -- who sees them ---------------------------------------------------------------------------------------------------

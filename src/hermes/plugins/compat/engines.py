@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial
+from threading import Thread
 from typing import Any
 
 from hermes.plugins.compat.names import Names
@@ -9,6 +15,11 @@ from hermes.plugins.services import PluginHost
 from hermes.tools.results import tool_error
 
 Messages = list[dict[str, Any]]
+
+#: What is said without anything in it.
+_USUAL = re.compile(
+    r"(hi|hello|hey|yes|no|ok|okay|sure|thanks|thank you|go on|continue|stop|bye)[.!? ]*", re.IGNORECASE
+)
 
 
 class ContextEngine:
@@ -82,6 +93,34 @@ class ContextEngine:
         self.threshold_tokens = int(context_length * self.threshold_percent)
 
 
+@dataclass(frozen=True)
+class RecallStatus:
+    """What a memory remembered for a message, in a few words for the user."""
+
+    provider_label: str
+    count: int
+    glyph: str = "🧠"
+
+
+def is_trivial_prompt(text: str | None) -> bool:
+    """Whether a message is so short or so usual that there is nothing to remember about it."""
+    said = (text or "").strip()
+    return len(said) < 3 or said.startswith("/") or bool(_USUAL.fullmatch(said))
+
+
+def spawn_context_thread(
+    target: Callable[..., Any],
+    *,
+    name: str | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    daemon: bool = True,
+) -> Thread:
+    """A thread that is not started yet; in it the same session and home are current as here."""
+    context = copy_context()
+    return Thread(target=partial(context.run, target), name=name, args=tuple(args), kwargs=kwargs, daemon=daemon)
+
+
 class MemoryProvider:
     """Remembers across conversations."""
 
@@ -110,6 +149,10 @@ class MemoryProvider:
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         """What it remembers about a message."""
         return ""
+
+    def recall_status(self) -> RecallStatus | None:
+        """What the last ``prefetch`` found, for the user."""
+        return None
 
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:
         """Begin to remember, for the next turn."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from msgspec.structs import asdict
@@ -13,7 +14,7 @@ from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA
 from hermes.hooks.callback import FAILED, LATE, Callback
 from hermes.hooks.execution_chain import ExecutionChain
 from hermes.hooks.request_chain import RequestChain
-from hermes.plugins.compat.names import Names, find_module
+from hermes.plugins.compat.names import Names, find_module, home_of
 from hermes.plugins.context import PluginContext, PluginToolOverrideError
 from hermes.plugins.loading.entry_points import GROUP
 from hermes.plugins.loading.manifest import PluginManifest
@@ -42,6 +43,11 @@ class PluginManager:
         self._host = host
         #: The interactive command line, where there is one that takes messages.
         self._cli_ref: Any = None
+
+    @property
+    def home_path(self) -> Path:
+        """The home whose plugins these are."""
+        return home_of(self._host)
 
     # -- run ----------------------------------------------------------------------------------------------------
 

@@ -171,6 +171,19 @@ class MessageType(Enum):
     COMMAND = "command"
 
 
+class EphemeralReply(str):
+    """An answer that may be deleted after some seconds, on platforms that can."""
+
+    __slots__ = ("ttl_seconds",)
+
+    ttl_seconds: int | None
+
+    def __new__(cls, text: str, ttl_seconds: int | None = None) -> EphemeralReply:
+        made = super().__new__(cls, text)
+        made.ttl_seconds = ttl_seconds
+        return made
+
+
 class ProcessingOutcome(Enum):
     """How the work on a message ended."""
 

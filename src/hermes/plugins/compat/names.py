@@ -5,6 +5,7 @@ The ``import`` of plugins finds them (``plugins/loading/imports.py``). None ente
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
 from threading import RLock
@@ -17,67 +18,21 @@ if TYPE_CHECKING:
 
 Names = dict[str, Any]
 
-_ADAPTER_NAMES = (
-    "platforms: BasePlatformAdapter messages: MessageEvent MessageType PlatformConfig ProcessingOutcome SendResult "
-    "SessionSource"
+#: The first words of all names in the table, which is read only when a plugin imports one of them.
+ROOTS = frozenset(
+    {
+        "agent",
+        "cron",
+        "gateway",
+        "hermes_cli",
+        "hermes_constants",
+        "hermes_state",
+        "plugins",
+        "providers",
+        "tools",
+        "utils",
+    }
 )
-_SIGN_IN_NAMES = (
-    "bases: DashboardAuthProvider InvalidCodeError InvalidCredentialsError LoginStart "
-    "ProviderError=IdentityProviderError RefreshExpiredError Session=SignedInUser TokenPrincipal"
-)
-#: Each module with what is in it: a module of this package, or of ours where it has a dot, and the names to take from
-#: it. ``theirs=ours`` is a name that differs here, ``theirs=Kind()`` an object made for the host, and ``function()``
-#: gives further names for the host.
-NAMES = {
-    "agent.auxiliary_client": "runtime: extract_content_or_reasoning auxiliary_client()",
-    "agent.browser_provider": "bases: BrowserProvider",
-    "agent.context_engine": "engines: ContextEngine",
-    "agent.delegation_context": "runtime: delegation_context()",
-    "agent.image_gen_provider": "bases: ImageGenProvider media: image()",
-    "agent.memory_provider": "engines: MemoryProvider",
-    "agent.plugin_llm": "plugins.llm.access: PluginLlm contract.llm: PluginLlmBudgetError PluginLlmCompleteResult "
-    "PluginLlmImageInput PluginLlmStructuredResult PluginLlmTextInput PluginLlmTrustError PluginLlmUsage",
-    "agent.secret_scope": "runtime: secret_scope()",
-    "agent.secret_sources.base": "bases: DEFAULT_FETCH_TIMEOUT_SECONDS SECRET_SOURCE_API_VERSION ErrorKind FetchResult "
-    "SecretSource is_valid_env_name",
-    "agent.transcription_provider": "bases: TranscriptionProvider",
-    "agent.tts_provider": "bases: DEFAULT_OUTPUT_FORMAT VALID_OUTPUT_FORMATS TTSProvider resolve_output_format",
-    "agent.video_gen_provider": "bases: VideoGenProvider media: video()",
-    "agent.web_search_provider": "bases: WebSearchProvider get_provider_env",
-    "cron": "runtime: jobs()",
-    "cron.jobs": "runtime: jobs()",
-    "cron.scheduler_provider": "bases: CronScheduler",
-    "gateway.config": "messages: HomeChannel Platform PlatformConfig platforms: config()",
-    "gateway.platform_registry": "platforms: PlatformEntry PlatformRegistry platform_registry=PlatformRegistry()",
-    "gateway.platforms.base": _ADAPTER_NAMES,
-    "gateway.platforms.event": _ADAPTER_NAMES,
-    "gateway.run": "platforms: run()",
-    "gateway.session": "messages: SessionSource build_session_key canonical_whatsapp_identifier",
-    "gateway.whatsapp_identity": "messages: canonical_whatsapp_identifier expand_whatsapp_aliases",
-    "hermes_cli.config": "settings: names()",
-    "hermes_cli.dashboard_auth": _SIGN_IN_NAMES,
-    "hermes_cli.dashboard_auth.base": _SIGN_IN_NAMES,
-    "hermes_cli.middleware": "manager: middleware()",
-    "hermes_cli.plugins": "manager: plugins()",
-    "hermes_cli.profiles": "runtime: profiles()",
-    "hermes_constants": "settings: constants()",
-    "hermes_state": "runtime: state()",
-    "plugins.memory": "engines: MemoryProvider memory_plugins()",
-    "providers": "plugins.model_provider: ProviderProfile runtime: providers()",
-    "providers.base": "plugins.model_provider: ProviderProfile",
-    "tools.approval": "runtime: approval()",
-    "tools.interrupt": "runtime: is_interrupted",
-    "tools.registry": "tool_registry: ToolEntry ToolRegistry=Registry registry=Registry() tool_error tool_result",
-    "utils": "helpers: TRUTHY_STRINGS atomic_json_write atomic_replace atomic_write_text atomic_yaml_write "
-    "base_url_host_matches base_url_hostname env_bool env_float env_int env_var_enabled is_truthy_value "
-    "read_json_or_empty safe_json_loads",
-}
-
-#: Names that only hold others.
-PACKAGES = frozenset(
-    ".".join(parts[:length]) for name in NAMES if (parts := name.split(".")) for length in range(1, len(parts))
-)
-ROOTS = frozenset(name.partition(".")[0] for name in NAMES)
 
 #: Names so common that a plugin may also mean a module of its own: what ours lacks is looked for in the installed one.
 COMMON = frozenset({"agent", "cron", "gateway", "plugins", "providers", "tools", "utils"})
@@ -91,6 +46,8 @@ class CompatModule(ModuleType):
     def __init__(self, name: str, host: PluginHost) -> None:
         super().__init__(name)
         self._host = host
+        from hermes.plugins.compat.table import PACKAGES
+
         if name in PACKAGES:
             self.__path__ = []
 
@@ -109,6 +66,8 @@ class CompatModule(ModuleType):
 
 def find_module(host: PluginHost, name: str) -> ModuleType | None:
     """The host's module of that name, or ``None`` when the name is not in the table."""
+    from hermes.plugins.compat.table import NAMES, PACKAGES
+
     found = host.compat_modules.get(name)
     if found is not None or (name not in NAMES and name not in PACKAGES):
         return found
@@ -120,6 +79,8 @@ def find_module(host: PluginHost, name: str) -> ModuleType | None:
 
 
 def _build(host: PluginHost, name: str) -> ModuleType:
+    from hermes.plugins.compat.table import NAMES
+
     module = CompatModule(name, host)
     if name in NAMES:
         content = _content(host, NAMES[name])
@@ -155,8 +116,15 @@ def _installed_module(name: str) -> ModuleType | None:
 # -- the host that loaded a plugin -----------------------------------------------------------------------------------
 
 
+#: Another home that a plugin works for now, with ``hermes_constants.set_hermes_home_override``.
+home_override: ContextVar[Path | None] = ContextVar("hermes_home_override", default=None)
+
+
 def home_of(host: PluginHost) -> Path:
     """The host's home; the process's own for a host that keeps none, such as one made for a test."""
+    override = home_override.get()
+    if override is not None:
+        return override
     home: object = getattr(host.services, "home", None)
     if isinstance(home, Path):
         return home

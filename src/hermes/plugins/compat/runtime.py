@@ -215,6 +215,10 @@ def profiles(host: PluginHost) -> Names:
     return {"get_active_profile_name": lambda: host.services.profile_name}
 
 
+class UnscopedSecretError(RuntimeError):
+    """A secret was asked for outside of every scope; here there is always one, so that no one raises it."""
+
+
 def secret_scope(host: PluginHost) -> Names:
     """``agent.secret_scope``: secrets come from the environment and the home's ``.env``."""
     from hermes.plugins.compat.settings import env_file

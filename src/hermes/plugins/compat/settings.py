@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextvars import Token
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -12,7 +13,7 @@ import msgspec
 from hermes.base.errors import ConfigError, PluginError
 from hermes.base.sanitize import Redactor, is_secret_key
 from hermes.models.profiles import PROFILES
-from hermes.plugins.compat.names import Names, config_of, home_of
+from hermes.plugins.compat.names import Names, config_of, home_of, home_override
 from hermes.plugins.services import PluginHost
 
 #: Maps whose values may be secrets under any name.
@@ -31,20 +32,33 @@ def names(host: PluginHost) -> Names:
     def get_env_value(key: str) -> str | None:
         return os.environ.get(key) or env_file(host).get(key)
 
+    def get_env_value_prefer_dotenv(key: str) -> str | None:
+        return env_file(host).get(key) or os.environ.get(key)
+
     return {
         "cfg_get": _lookup,
         "get_config_path": lambda: home_of(host) / "config.yaml",
         "get_config_value": get_config_value,
         "get_env_path": lambda: home_of(host) / ".env",
         "get_env_value": get_env_value,
+        "get_env_value_prefer_dotenv": get_env_value_prefer_dotenv,
         "get_hermes_home": lambda: home_of(host),
         "load_config": load_config,
         "load_config_readonly": load_config,
+        "load_env": lambda: env_file(host),
         "read_raw_config": lambda: _without_secrets(_written(host), _redactor(host)),
+        "remove_env_value": _refuse,
         "save_config": _refuse,
         "save_env_value": _refuse,
+        "save_env_value_secure": _refuse,
         "set_config_value": _refuse,
     }
+
+
+def setup(host: PluginHost) -> Names:
+    """``hermes_cli.setup``: what of the configuration it passes on."""
+    passed_on = ("get_env_path", "get_env_value", "load_config", "save_config", "save_env_value")
+    return {name: value for name, value in names(host).items() if name in passed_on}
 
 
 def constants(host: PluginHost) -> Names:
@@ -56,6 +70,14 @@ def constants(host: PluginHost) -> Names:
     def hermes_home_key(home: str | Path | None = None) -> str:
         """A short name for a home that stays the same."""
         return sha256(str(Path(home or home_of(host)).expanduser().resolve()).encode()).hexdigest()[:16]
+
+    def set_hermes_home_override(path: str | Path | None) -> Token[Path | None]:
+        """Work for another home in this context: what these names say, no more."""
+        return home_override.set(None if path is None else Path(path))
+
+    def get_hermes_home_override() -> str | None:
+        override = home_override.get()
+        return None if override is None else str(override)
 
     def display_hermes_home() -> str:
         home = home_of(host)
@@ -76,8 +98,11 @@ def constants(host: PluginHost) -> Names:
         "get_env_path": lambda: home_of(host) / ".env",
         "get_hermes_dir": get_hermes_dir,
         "get_hermes_home": get_hermes_home,
+        "get_hermes_home_override": get_hermes_home_override,
         "get_skills_dir": lambda: home_of(host) / "skills",
         "hermes_home_key": hermes_home_key,
+        "reset_hermes_home_override": home_override.reset,
+        "set_hermes_home_override": set_hermes_home_override,
     }
 
 

@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, cast
 
-from hermes.plugins.compat.names import COMMON, NAMES, ROOTS, find_module
+from hermes.plugins.compat.names import COMMON, ROOTS, find_module
 from hermes.plugins.services import PluginHost
 
 #: The host for whose plugin this thread imports something now.
@@ -106,8 +106,9 @@ def _import_for(host: PluginHost, own: str, is_guest: bool) -> Import:
         except ModuleNotFoundError as error:
             if error.name != root:
                 raise
-            offered = ", ".join(known for known in NAMES if known.partition(".")[0] == root)
-            raise ModuleNotFoundError(f"No module named {name!r}; this host offers {offered}", name=name) from None
+            from hermes.plugins.compat.table import why_not
+
+            raise ModuleNotFoundError(f"No module named {name!r}{why_not(name)}", name=name) from None
 
     importing = PluginImportlib(host, own, plugin_import)
     return plugin_import

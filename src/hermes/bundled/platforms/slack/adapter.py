@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -141,9 +143,9 @@ class SlackAdapter(ReceivingAdapter[SlackSettings]):
         if gateway is None or not user or await gateway.blocking(gateway.access.sender, source) is None:
             self.log.warning("Slack: a click of a user who was not let in is ignored")
             return
-        handlers = {offer.name: offer.value for offer in gateway.host.plugins.offers("slack_action_handler")}
+        offers = gateway.host.plugins.offers("slack_action_handler")
         for action in as_objects(payload.get("actions")):
-            handler = handlers.get(str(action.get("action_id")))
+            handler = next((offer.value for offer in reversed(offers) if _fits(action, offer.options["fields"])), None)
             if handler is not None:
                 await self._call_handler(handler, payload, action, channel)
 
@@ -195,6 +197,16 @@ class SlackAdapter(ReceivingAdapter[SlackSettings]):
     async def get_chat_info(self, chat_id: str) -> dict[str, Any]:
         channel = as_object((await self._bot.call("conversations.info", {"channel": chat_id})).get("channel"))
         return {"name": str(channel.get("name") or chat_id), "type": "dm" if channel.get("is_im") else "group"}
+
+
+def _fits(action: Mapping[str, Any], wanted: Mapping[str, str | re.Pattern[str]]) -> bool:
+    """Whether a click is one that a plugin registered for."""
+    return all(
+        value.search(str(action.get(name, ""))) is not None
+        if isinstance(value, re.Pattern)
+        else action.get(name) == value
+        for name, value in wanted.items()
+    )
 
 
 def _decode(text: str | bytes) -> dict[str, Any]:

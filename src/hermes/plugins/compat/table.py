@@ -1,0 +1,129 @@
+"""The table of compatibility names: what each module has, what of it is narrower than upstream's, what is absent.
+
+``python -m tests.docs`` makes the table of the page about plugins from it.
+"""
+
+from __future__ import annotations
+
+import re
+
+_ADAPTER_NAMES = (
+    "platforms: BasePlatformAdapter MessageHandler messages: EphemeralReply MessageEvent MessageType Platform "
+    "PlatformConfig ProcessingOutcome SendResult SessionSource build_session_key received_files: adapter_helpers() "
+    "received_files()"
+)
+_PRINTED_NAMES = (
+    "terminal_setup: Colors color print_error print_header print_info print_success print_warning prompt_checklist "
+    "prompt_choice prompt_yes_no"
+)
+_SIGN_IN_NAMES = (
+    "bases: DashboardAuthProvider InvalidCodeError InvalidCredentialsError LoginStart "
+    "ProviderError=IdentityProviderError RefreshExpiredError Session=SignedInUser TokenPrincipal"
+)
+#: Each module with what is in it: a module of this package, or of ours where it has a dot, and the names to take from
+#: it. ``theirs=ours`` is a name that differs here, ``theirs=Kind()`` an object made for the host, and ``function()``
+#: gives further names for the host.
+NAMES = {
+    "agent.auxiliary_client": "runtime: extract_content_or_reasoning auxiliary_client()",
+    "agent.browser_provider": "bases: BrowserProvider",
+    "agent.context_engine": "engines: ContextEngine",
+    "agent.delegation_context": "runtime: delegation_context()",
+    "agent.file_safety": "safety: file_safety()",
+    "agent.image_gen_provider": "bases: ImageGenProvider media: image()",
+    "agent.memory_provider": "engines: MemoryProvider RecallStatus is_trivial_prompt spawn_context_thread",
+    "agent.plugin_llm": "plugins.llm.access: PluginLlm contract.llm: PluginLlmBudgetError PluginLlmCompleteResult "
+    "PluginLlmImageInput PluginLlmStructuredResult PluginLlmTextInput PluginLlmTrustError PluginLlmUsage",
+    "agent.redact": "safety: mask_secret redact()",
+    "agent.runtime_cwd": "safety: working_folder()",
+    "agent.secret_scope": "runtime: UnscopedSecretError secret_scope()",
+    "agent.secret_sources.base": "bases: DEFAULT_FETCH_TIMEOUT_SECONDS SECRET_SOURCE_API_VERSION ErrorKind FetchResult "
+    "SecretSource is_valid_env_name safety: run_secret_cli scrub_ansi",
+    "agent.transcription_provider": "bases: TranscriptionProvider",
+    "agent.tts_provider": "bases: DEFAULT_OUTPUT_FORMAT VALID_OUTPUT_FORMATS TTSProvider resolve_output_format",
+    "agent.video_gen_provider": "bases: VideoGenProvider media: video()",
+    "agent.web_search_provider": "bases: WebSearchProvider get_provider_env",
+    "cron": "runtime: jobs()",
+    "cron.jobs": "runtime: jobs()",
+    "cron.scheduler_provider": "bases: CronScheduler",
+    "gateway.config": "messages: HomeChannel Platform PlatformConfig platforms: config()",
+    "gateway.platform_registry": "platforms: PlatformEntry PlatformRegistry platform_registry=PlatformRegistry()",
+    "gateway.platforms.base": _ADAPTER_NAMES,
+    "gateway.platforms.event": _ADAPTER_NAMES,
+    "gateway.platforms.helpers": "platform_helpers: MessageDeduplicator TextBatchAggregator platform_helpers() "
+    "redact_phone strip_markdown",
+    "gateway.run": "platforms: run()",
+    "gateway.session": "messages: SessionSource build_session_key canonical_whatsapp_identifier",
+    "gateway.status": "platform_helpers: acquire_scoped_lock release_all_scoped_locks release_scoped_lock",
+    "gateway.whatsapp_identity": "messages: canonical_whatsapp_identifier expand_whatsapp_aliases",
+    "hermes_cli.cli_output": f"{_PRINTED_NAMES} prompt=prompt_or_empty",
+    "hermes_cli.colors": "terminal_setup: Colors color should_use_color",
+    "hermes_cli.config": "settings: names()",
+    "hermes_cli.dashboard_auth": _SIGN_IN_NAMES,
+    "hermes_cli.dashboard_auth.base": _SIGN_IN_NAMES,
+    "hermes_cli.middleware": "manager: middleware()",
+    "hermes_cli.plugins": "manager: plugins()",
+    "hermes_cli.profiles": "runtime: profiles()",
+    "hermes_cli.secret_prompt": "terminal_setup: masked_secret_prompt",
+    "hermes_cli.setup": f"{_PRINTED_NAMES} is_interactive_stdin prompt settings: setup()",
+    "hermes_constants": "settings: constants()",
+    "hermes_state": "runtime: state()",
+    "plugins.memory": "engines: MemoryProvider memory_plugins()",
+    "providers": "plugins.model_provider: ProviderProfile runtime: providers()",
+    "providers.base": "plugins.model_provider: ProviderProfile",
+    "tools.approval": "runtime: approval()",
+    "tools.interrupt": "runtime: is_interrupted",
+    "tools.registry": "tool_registry: ToolEntry ToolRegistry=Registry registry=Registry() tool_error tool_result",
+    "tools.tool_output_limits": "safety: output_limits()",
+    "tools.url_safety": "safety: url_safety()",
+    "utils": "helpers: TRUTHY_STRINGS atomic_json_write atomic_replace atomic_write_text atomic_yaml_write "
+    "base_url_host_matches base_url_hostname env_bool env_float env_int env_var_enabled is_truthy_value "
+    "read_json_or_empty safe_json_loads",
+}
+
+#: Names that only hold others.
+PACKAGES = frozenset(
+    ".".join(parts[:length]) for name in NAMES if (parts := name.split(".")) for length in range(1, len(parts))
+)
+
+#: What of the modules above does less than upstream's, by module or by name in it, and how.
+NARROWER = {
+    "agent.auxiliary_client.async_call_llm": "as `call_llm`",
+    "agent.auxiliary_client.call_llm": "the host chooses the endpoint: no `base_url`, `api_key`, `tools` or `stream`",
+    "agent.file_safety": "the protected files are those of this host",
+    "agent.secret_scope": "one process serves one home: there is no scope to enter",
+    "cron.jobs": "the schedules of the caller that the running work belongs to",
+    "gateway.platforms.helpers.ThreadParticipationTracker": "written with every change",
+    "hermes_cli.config": "without secrets; what would write raises",
+    "hermes_cli.profiles.get_active_profile_name": "`default` or `custom`",
+    "hermes_cli.setup": "choices are made with numbers instead of arrow keys; what would write raises",
+    "hermes_cli.plugins.PluginManager": "its attributes are copies, for reading",
+    "hermes_state.SessionDB": "read-only, and the sessions of the caller that the running work belongs to",
+    "providers.base.ProviderProfile": "the host makes the requests: methods that change or send them are not called",
+    "tools.approval": "the surface asks; a callback of the plugin does not",
+    "tools.url_safety.is_safe_url": "the address is checked again when it is connected to",
+}
+
+#: What upstream has, plugins import and this host lacks, by module or by name in it, and why.
+ABSENT = {
+    "agent.account_usage": "accounts of one provider",
+    "agent.acp_client": "agents are reached over [A2A](a2a.md) and [MCP](mcp.md)",
+    "agent.terminal_env_provider": "commands run here or in the [sandbox](sandbox.md); plugins offer no third way",
+    "gateway.platforms.webhook": "the webhooks of this host share no code with the adapter that plugins extend",
+    "hermes_cli.auth": "signing in to providers belongs to [credentials](credentials.md)",
+    "hermes_cli.auth_oauth_pkce_plugin": "signing in to providers belongs to [credentials](credentials.md)",
+    "hermes_cli.kanban_db": "there is no kanban board",
+    "providers.base.ProviderProfile.create_client": "the host sends all requests to models itself",
+    "tools.delegate_tool": "[delegation](delegation.md) is inside the agent; plugins that replace functions of it "
+    "would miss its checks",
+    "tools.kanban_tools": "there is no kanban board",
+    "tools.transcription_tools": "nothing transcribes speech in this version",
+    "tools.tts_tool": "nothing speaks in this version",
+}
+
+
+def why_not(name: str) -> str:
+    """Why a module is not there, or what is there instead, as the end of a sentence."""
+    if name in ABSENT:
+        return ": " + re.sub(r"\[(.+?)\]\(.+?\)", r"\1", ABSENT[name])  # without the links of the page
+    root = name.partition(".")[0]
+    return "; this host offers " + ", ".join(known for known in NAMES if known.partition(".")[0] == root)
