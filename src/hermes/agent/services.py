@@ -111,6 +111,7 @@ class Services:
 
         ``reason`` has it approved in any case.
         """
+        from hermes.agent.approvals.owed import OwedAnswer
         from hermes.agent.pipelines.tool_context import tool_context
         from hermes.policy import Finding
 
@@ -121,11 +122,13 @@ class Services:
             return False, f"there is no tool {tool_name!r}"
         context = tool_context(self._runtime, scope, self._cwd if session is None else session.cwd)
         findings = (Finding(f"plugin_rule:{rule_key or tool_name}", reason, ""),) if reason else ()
+        approvals, owed = self._runtime.approvals, OwedAnswer()
         try:
             with host_work():
-                examined = self._runtime.approvals.examine(tool, args, context)
-                decision = self._runtime.approvals.decide(tool, args, context, examined, plugin=findings)
+                examined = approvals.examine(tool, args, context)
+                decision = approvals.decide(tool, args, context, examined, plugin=findings, owed=owed)
         except TurnSuspended:
+            approvals.settle(owed, scope, "the answer cannot come later")
             return False, "it needs an approval, which cannot be given in the middle of this call"
         return decision.allowed, decision.message
 

@@ -132,11 +132,11 @@ class Turn:
         )
 
     def _tell_end(self, status: TurnStatus, word: str, reason: str) -> None:
-        """Fire the hooks of the end, and log it. ``word`` is for a turn that waits for an answer: it is not stopped."""
+        """Fire the hooks of the end, and log it. ``word`` is for a turn that waits for an answer: it has not ended."""
         hooks = self._runtime.hooks
         if hooks.agent_loop_stopped is not None and not word:
             self._hooks.stopped(hooks.agent_loop_stopped, self._why_stopped(status), reason or self._budget_spent)
-        if hooks.on_session_end is not None:
+        if hooks.on_session_end is not None and not word:
             self._hooks.ended(hooks.on_session_end, status, reason, self._finish_reason)
         told = (self._journal.ordinal + 1, word or status, self._steps, reason and f": {reason}")
         log.info("turn %d %s after %d steps%s", *told)

@@ -98,6 +98,8 @@ class QuestionRow(msgspec.Struct, frozen=True):
     consumed_at: float | None = None
     #: The caller whose session asks; empty is the owner of the home.
     principal: str = ""
+    #: Who answered, where that is known; ``OWNER`` is the owner of the home.
+    answered_by: str = ""
 
 
 _NAMES = QuestionRow.__struct_fields__
@@ -146,15 +148,15 @@ class Questions:
         """The answer comes later, until ``deadline``; None waits for ever."""
         self._update_pending(question_id, "deadline = ?", deadline)
 
-    def answer(self, question_id: str, answer: str, reason: str = "") -> QuestionRow:
-        """Answer a question. The first answer counts: the row is returned as it is now."""
+    def answer(self, question_id: str, answer: str, reason: str = "", *, by: str = "") -> QuestionRow:
+        """Answer a question; ``by`` is who does. The first answer counts: the row is returned as it is now."""
         text = clean_text(answer)
         approved = "granted" if text in GRANTS else "denied"
-        values = (text, clean_text(reason), time.time(), approved, question_id)
+        values = (text, clean_text(reason), clean_text(by), time.time(), approved, question_id)
 
         def write(connection: JournalConnection) -> QuestionRow:
             connection.execute(
-                "UPDATE questions SET answer = ?, reason = ?, answered_at = ?, "
+                "UPDATE questions SET answer = ?, reason = ?, answered_by = ?, answered_at = ?, "
                 "state = CASE kind WHEN 'clarify' THEN 'answered' ELSE ? END WHERE id = ? AND state = 'pending'",
                 values,
             )

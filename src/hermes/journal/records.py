@@ -183,6 +183,31 @@ class CallRecord(Struct, frozen=True, omit_defaults=True):
     undone_changes: list[Any] = []
 
 
+class StoredFinding(Struct, frozen=True):
+    """A reason of a plugin to have a call approved."""
+
+    rule: str
+    description: str
+
+
+class WaitingCall(Struct, frozen=True, omit_defaults=True):
+    """A call that plugins were told of and that has not ended: its turn waits for an answer.
+
+    With it the call goes on, in this process or another, without being announced a second time.
+    """
+
+    args: dict[str, Any]
+    original_args: dict[str, Any]
+    #: What middleware and hooks changed.
+    trace: list[dict[str, str]] = []
+    decisions: list[PluginDecision] = []
+    #: Why plugins want it approved.
+    findings: list[StoredFinding] = []
+    #: The approval whose answer plugins have not been told yet, and where it was asked.
+    question: str = ""
+    surface: str = ""
+
+
 class DispatchClaim(ClaimRecord, frozen=True):
     """The claim of a tool call that a plugin made."""
 
@@ -288,6 +313,7 @@ EVENTS: dict[str, type[Struct]] = {
     "turn_ended": EndRecord,
     "turn_undone": UndoingRecord,
     "step_claimed": ClaimRecord,
+    "call_waits": WaitingCall,
     "attempt_failed": FailureRecord,
     "result_changed": ResultChange,
     "dispatch_claimed": DispatchClaim,

@@ -79,6 +79,8 @@ class ToolContext(msgspec.Struct):
     confinements: Confinements = msgspec.field(default_factory=Confinements)
     #: The call's key in the journal (``tool:n.i``); empty outside a turn.
     key: str = ""
+    #: An earlier run of the call waited for an answer, in this process or another.
+    is_continued: bool = False
     #: The real paths that the gate judged: files to write, and files to read that may hold credentials. ``open``
     #: refuses a path that leads elsewhere by now. None outside of the pipeline.
     checked: Collection[str] | None = None
@@ -119,6 +121,8 @@ class Tool(msgspec.Struct, frozen=True):
     claims_itself: bool = False
     #: False when the tool is unavailable (a missing binary, say): it is then not offered to the model.
     available: Callable[[], bool] | None = None
+    #: Ends what a call left open that waited for an answer, when its turn is stopped instead of continued.
+    stop: Callable[[Args, ToolContext], None] | None = None
     emoji: str = ""
     plugin: str = ""
     #: The result is untrusted text (a web page, another agent, the server of a tool). Its message to the model is

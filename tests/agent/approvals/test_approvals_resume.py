@@ -197,28 +197,6 @@ def test_an_approval_taken_back_before_the_start_stops_the_call(home: Path, work
     assert not (workdir / "ran").exists()
 
 
-@pytest.mark.parametrize(("choice", "ran"), [("once", True), ("session", True), ("deny", False)])
-def test_an_answer_that_comes_later(home: Path, workdir: Path, choice: str, ran: bool) -> None:
-    """The surface lets go of the turn; the answer arrives by the journal; the turn goes on where it stood."""
-    with ScriptedProvider(by_step(tool_call("terminal", {"command": RISKY}), text("done"))) as provider:
-        with approving_host(home, workdir, provider) as host:
-            recorder = EventRecorder().attach(host.hooks)
-            session = host.new_session()
-            host.responders.attach(session.id, ScriptedResponder(TurnSuspended()))
-            with pytest.raises(TurnSuspended):
-                session.run("go")
-            [row] = Questions(host.store).pending()
-            assert len(recorder.of("pre_approval_request")) == 1 and recorder.of("post_approval_response") == []
-            assert len(recorder.of("pre_tool_call")) == len(recorder.of("post_tool_call")) == 1
-            assert [end["reason"] for end in recorder.of("on_session_end")] == ["waiting for an answer"]
-        with approving_host(home, workdir, provider) as host:
-            Questions(host.store).answer(row.id, choice)
-            result = host.resume_session(session.id).finish_open_turn()
-    assert result is not None and result.answer == "done"
-    assert [call.status for call in result.tool_calls] == ["ok" if ran else "blocked"]
-    assert (workdir / "ran").exists() is ran
-
-
 def test_an_answer_cannot_come_later_for_a_call_that_is_under_way(home: Path, workdir: Path) -> None:
     def change(next_call: Any, **_: Any) -> Any:
         return next_call({"command": RISKY})
@@ -228,7 +206,10 @@ def test_an_answer_cannot_come_later_for_a_call_that_is_under_way(home: Path, wo
         approving_host(home, workdir, provider) as host,
     ):
         host.hooks.add_middleware("tool_execution", "changer", change)
+        recorder = EventRecorder().attach(host.hooks)
         session = host.new_session()
         host.responders.attach(session.id, ScriptedResponder(TurnSuspended()))
         result = session.run("go")
+        assert Questions(host.store).pending() == []
+    assert recorder.pairs_unbalanced() == []
     assert [call.status for call in result.tool_calls] == ["blocked"] and not (workdir / "ran").exists()

@@ -136,7 +136,7 @@ def test_a_question_without_an_answer_in_time_is_a_refusal(rig: Rig) -> None:
     live = rig.accept(turns)
     wait_until(lambda: live.has_ended, "the end")
     (row,) = Questions(rig.hosts[0].store).recent(5)
-    assert (row.answer, row.reason) == ("deny", "no answer in time")
+    assert (row.answer, row.reason) == ("timeout", "no answer in time")
     assert (rig.cwd / "old").exists()
 
 

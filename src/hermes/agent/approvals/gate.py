@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -21,13 +22,14 @@ from hermes.base.scope import SCHEDULED, Scope
 from hermes.hooks.answers import plain
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
-from hermes.journal.questions import Questions
+from hermes.journal.questions import QuestionRow, Questions
 from hermes.tools.registry import Args, Tool, ToolContext
 
 if TYPE_CHECKING:
     from hermes.agent.approvals.examination import Examination
     from hermes.agent.approvals.guardrail import LoopGuardrail
-    from hermes.agent.approvals.question import ApprovalQuestion
+    from hermes.agent.approvals.owed import OwedAnswer
+    from hermes.agent.approvals.question import ApprovalQuestion, GivenAnswer
     from hermes.policy import Finding
     from hermes.tools.sandbox.undone import UndoneChange
 
@@ -136,13 +138,36 @@ class Approvals:
         changed_by: Sequence[str] = (),
         loop: LoopGuardrail | None = None,
         before_asking: Callable[[], None] | None = None,
+        owed: OwedAnswer | None = None,
     ) -> Decision:
         """Whether the call may run now, with exactly these arguments. Questions are asked here.
 
         ``examined`` is what ``examine`` found. ``plugin`` is what plugins decided: a refusal, or findings that need
         approval. ``changed_by`` are the plugins that changed the arguments, for whoever is asked. ``before_asking`` is
-        called before a question is asked.
+        called before a question is asked. ``owed`` is the answer that plugins wait for: of an earlier run of the call,
+        and after ``TurnSuspended`` of this one.
         """
+        from hermes.agent.approvals.owed import OwedAnswer
+
+        owed = OwedAnswer() if owed is None else owed
+        answered = self._late_answer(owed, context.scope)
+        about = {"owed": owed, "answered": answered, "before_asking": before_asking, "changed_by": changed_by}
+        asked = partial(self._asked, tool, args, context, **about)
+        decision = self._judge(tool, args, context, examined, plugin, loop, asked)
+        self.settle(owed, context.scope, "the call needed no answer any more")
+        return decision
+
+    def _judge(
+        self,
+        tool: Tool,
+        args: Args,
+        context: ToolContext,
+        examined: Examination,
+        plugin: Decision | Sequence[Finding],
+        loop: LoopGuardrail | None,
+        ask: Callable[[str | None, tuple[Finding, ...]], Decision],
+    ) -> Decision:
+        """The decision by the rules; where they want an approval, by the answer to ``ask``."""
         scope = context.scope
         always_ask = tool.may_run_commands and self._always_asks(scope.session_id)
         mode = self.mode_of(scope)
@@ -162,18 +187,35 @@ class Approvals:
             return Decision(False, repeated, "guardrail_block")
         if assessment.decision is not None:
             return assessment.decision
+        return ask(assessment.command, assessment.findings)
+
+    def _asked(
+        self,
+        tool: Tool,
+        args: Args,
+        context: ToolContext,
+        command: str | None,
+        findings: tuple[Finding, ...],
+        *,
+        owed: OwedAnswer,
+        answered: QuestionRow | None,
+        before_asking: Callable[[], None] | None = None,
+        changed_by: Sequence[str] = (),
+    ) -> Decision:
+        """The decision that follows from the answer to a question, which is asked unless it is there."""
         from hermes.agent.approvals.question import ApprovalQuestion  # most calls need none
 
-        question = ApprovalQuestion(tool, args, context, assessment.command, assessment.findings, changed_by)
+        question = ApprovalQuestion(tool, args, context, command, findings, owed, changed_by)
         if before_asking is not None:
             before_asking()
-        with self._lock_for(scope.session_id):
-            scope.interrupt.check()
-            return self._resolve(question)
+        with self._lock_for(context.scope.session_id):
+            context.scope.interrupt.check()
+            return self._resolve(question, answered)
 
-    def may_keep(self, tool: Tool, args: Args, context: ToolContext, changes: Sequence[UndoneChange]) -> bool:
+    def may_keep(
+        self, tool: Tool, args: Args, context: ToolContext, changes: Sequence[UndoneChange], owed: OwedAnswer
+    ) -> bool:
         """Whether a user approves what a command did that was undone. Without a user it stays undone."""
-        from hermes.agent.approvals.question import ApprovalQuestion
         from hermes.policy import Finding
 
         scope = context.scope
@@ -184,10 +226,8 @@ class Approvals:
         findings = tuple(Finding(KEEP_CHANGE, f"{change.did} (undone until you approve)", "") for change in changes)
         # Other arguments than those of the call itself: its approval is no answer to this question.
         shown = [change.shown() for change in changes]
-        question = ApprovalQuestion(tool, {**args, "undone": shown}, context, "\n".join(shown), findings)
-        with self._lock_for(scope.session_id):
-            scope.interrupt.check()
-            decision = self._resolve(question)
+        of_changes, answered = {**args, "undone": shown}, self._late_answer(owed, scope)
+        decision = self._asked(tool, of_changes, context, "\n".join(shown), findings, owed=owed, answered=answered)
         return decision.allowed and self.consume(decision.approval_id).allowed
 
     def consume(self, approval_id: str) -> Decision:
@@ -196,22 +236,42 @@ class Approvals:
             return ALLOWED
         return Decision(False, messages.REVOKED, "approval_denied")
 
+    # -- answers that come later --------------------------------------------------------------------------------
+
+    def settle(self, owed: OwedAnswer, scope: Scope, reason: str) -> None:
+        """A call does not wait for its question any more: plugins hear how that ended, if they do not know."""
+        owed.settle(self._hooks, self._questions, scope, reason)
+
+    def _late_answer(self, owed: OwedAnswer, scope: Scope) -> QuestionRow | None:
+        """The stored answer to the question that an earlier run of a call left, if there is one and it still counts.
+
+        Plugins are told of it.
+        """
+        row = self._questions.get(owed.question) if owed.question else None
+        if row is None or row.state == "pending":
+            return None
+        owed.tell_stored(self._hooks, row, scope)
+        return row if row.state in ("granted", "denied") else None
+
     # -- asking -------------------------------------------------------------------------------------------------
 
     def _lock_for(self, session_id: str) -> threading.Lock:
         """One question of a session at a time: the answer to the first may settle the second."""
         return self._asking.setdefault(session_id, threading.Lock())
 
-    def _resolve(self, question: ApprovalQuestion) -> Decision:
+    def _resolve(self, question: ApprovalQuestion, late: QuestionRow | None) -> Decision:
         session_id = question.scope.session_id
         question.drop_approved(self._questions.session_rules(session_id) - _NEVER_KEPT)
         if not question.findings:
             return ALLOWED
-        answered = question.open(self._questions)
+        is_late = late is not None and late.digest == question.digest
+        answered = late if is_late else question.open(self._questions)
         if answered is not None:
-            # The process that asked has died since; its answer still counts, once.
-            return self._apply(question, answered.answer or "deny", answered.reason, answered.id)
-        answer = self._ask_model(question)
+            # The process that asked may have died since; its answer still counts, once.
+            until, since = answered.deadline, answered.created_at
+            seconds = self.rules.timeout if until is None else round(until - since)
+            return self._apply(question, answered.answer or "deny", answered.reason, answered.id, seconds)
+        answer = None if question.owed.question else self._ask_model(question)
         if answer is None:
             responder = self._responder(question.scope)
             if responder is None:
@@ -219,11 +279,12 @@ class Approvals:
                 return self._decide_headless(question)
             answer = question.ask(
                 self._hooks,
-                getattr(responder, "approval_surface", responder.surface),
+                responder.surface,
                 lambda approval_id: self._ask_user(responder, question, approval_id),
                 command=question.subject,
+                shown_at=getattr(responder, "approval_surface", ""),
             )
-        return self._apply(question, *answer, question.approval_id)
+        return self._apply(question, answer.answer, answer.reason, question.approval_id, self.rules.timeout)
 
     def _responder(self, scope: Scope) -> Responder | None:
         """Who is asked about a call. The children of a caller's session ask where the session itself asks."""
@@ -233,23 +294,24 @@ class Approvals:
         above = map(self._responders.get, self._questions.ancestors(scope.session_id))
         return next((responder for responder in above if responder is not None), None)
 
-    def _ask_model(self, question: ApprovalQuestion) -> tuple[str, str] | None:
+    def _ask_model(self, question: ApprovalQuestion) -> GivenAnswer | None:
         """What the auxiliary model says, where it may be asked and is sure."""
-        from hermes.agent.approvals.question import UNSURE
+        from hermes.agent.approvals.question import UNSURE, GivenAnswer
 
         model = self._model if self.rules.asks_model_first else None
         if model is None or not _FOR_PERSONS.isdisjoint(question.rules):
             return None
-        answer = question.ask(
-            self._hooks,
-            "smart",
-            lambda _: (model.ask(question.tool, question.subject, question.description, question.scope), ""),
-            command=self._redactor.redact(question.subject),
-            decided_by="aux_llm",
-        )
-        return None if answer[0] == UNSURE else answer
 
-    def _ask_user(self, responder: Responder, question: ApprovalQuestion, approval_id: str) -> tuple[str, str]:
+        def ask(_approval_id: str) -> GivenAnswer:
+            said = model.ask(question.tool, question.subject, question.description, question.scope)
+            return GivenAnswer(said, by="aux_llm")
+
+        answer = question.ask(self._hooks, "smart", ask, command=self._redactor.redact(question.subject))
+        return None if answer.answer == UNSURE else answer
+
+    def _ask_user(self, responder: Responder, question: ApprovalQuestion, approval_id: str) -> GivenAnswer:
+        from hermes.agent.approvals.question import GivenAnswer
+
         can_be_kept = _NEVER_KEPT.isdisjoint(question.rules)
         request = ApprovalRequest(
             id=approval_id,
@@ -268,11 +330,12 @@ class Approvals:
         except Exception as error:
             # Not to be able to ask must not mean yes.
             log.warning("an approval could not be asked for: %s: %s", type(error).__name__, error, exc_info=True)
-            return "deny", messages.NOT_ASKED
+            return GivenAnswer("deny", messages.NOT_ASKED)
+        given = GivenAnswer(answer.choice, answer.reason, answer.by)
         if answer.choice == "once" and _ONCE_PER_SESSION.issuperset(question.rules):
-            return "session", answer.reason
+            return given._replace(answer="session")
         is_kept = answer.choice in ("session", "always")
-        return "once" if is_kept and not can_be_kept else answer.choice, answer.reason
+        return given._replace(answer="once") if is_kept and not can_be_kept else given
 
     def _decide_headless(self, question: ApprovalQuestion) -> Decision:
         """No one can be asked. A child of a session with a user must not do what the user was not asked about."""
@@ -289,8 +352,13 @@ class Approvals:
             return ALLOWED
         return Decision(False, messages.headless(question.findings, is_child=bool(ancestors)), "headless_denied")
 
-    def _apply(self, question: ApprovalQuestion, choice: str, reason: str, approval_id: str) -> Decision:
-        """The decision that follows from an answer: the one exit for everything that was asked."""
+    def _apply(
+        self, question: ApprovalQuestion, choice: str, reason: str, approval_id: str, seconds: float
+    ) -> Decision:
+        """The decision that follows from an answer: the one exit for everything that was asked.
+
+        ``seconds`` is the time that there was for it.
+        """
         match choice:
             case "once" | "smart_approve":
                 return Decision(True, approval_id=approval_id)
@@ -303,7 +371,7 @@ class Approvals:
                 self._keep(question.rules)
                 return Decision(True, approval_id=approval_id)
             case "timeout":
-                return Decision(False, messages.timed_out(self.rules.timeout), "approval_timeout")
+                return Decision(False, messages.timed_out(seconds), "approval_timeout")
             case "smart_deny":
                 return Decision(False, messages.denied_by_model(question.findings), "approval_denied")
             case "deny" if reason == messages.NOT_ASKED:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Sequence, Set
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-from msgspec import UNSET, UnsetType
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from hermes.agent.approvals.messages import why
-from hermes.base.errors import Interrupted, JournalError, TurnSuspended
+from hermes.agent.approvals.owed import OwedAnswer
+from hermes.base.errors import JournalError, TurnSuspended
 from hermes.base.scope import new_id
-from hermes.contract.events import ApprovalAnswered, ApprovalRequested
+from hermes.contract.events import ApprovalRequested
 from hermes.hooks.table import Hooks
 from hermes.journal.questions import QuestionRow, Questions, abridged
 from hermes.tools.registry import Args, Tool, ToolContext
@@ -28,6 +28,15 @@ UNSURE = "smart_unsure"
 #: What is shown of a call that is no command.
 _MAX_CALL_CHARS = 2_000
 _MAX_DIFF_CHARS = 6_000
+
+
+class GivenAnswer(NamedTuple):
+    """The answer to a question that was asked."""
+
+    answer: str
+    reason: str = ""
+    #: Who gave it, where that is known.
+    by: str = ""
 
 
 class StoredQuestion:
@@ -47,14 +56,14 @@ class StoredQuestion:
         """The id of the row that holds the answer; empty when there is none."""
         return self.id if self._is_stored else ""
 
-    def ask(self, surface: str, ask: Callable[[], tuple[str, str]]) -> tuple[str, str]:
-        """Ask there; returns answer and reason. Another party may have answered first: then that answer counts."""
+    def ask(self, surface: str, ask: Callable[[], GivenAnswer]) -> GivenAnswer:
+        """Ask there. Another party may have answered first: then that answer counts."""
         if self._is_stored:
             self._questions.ask_again(self.id, surface)
         elif self._is_stored is None:
             self._is_stored = self._questions.ask(replace(self._row, surface=surface))
         try:
-            return self._store_answer(*ask())
+            return self._store_answer(ask())
         except TurnSuspended as suspended:
             if self._is_stored:
                 self._questions.defer(self.id, self._deadline or suspended.deadline)
@@ -69,11 +78,11 @@ class StoredQuestion:
         if self._is_stored:
             self._questions.withdraw(self.id, reason)
 
-    def _store_answer(self, answer: str, reason: str) -> tuple[str, str]:
-        if answer == UNSURE or not self._is_stored:
-            return answer, reason
-        row = self._questions.answer(self.id, answer, reason)
-        return "deny" if row.answer is None else row.answer, row.reason
+    def _store_answer(self, given: GivenAnswer) -> GivenAnswer:
+        if given.answer == UNSURE or not self._is_stored:
+            return given
+        row = self._questions.answer(self.id, given.answer, given.reason, by=given.by)
+        return GivenAnswer("deny" if row.answer is None else row.answer, row.reason, row.answered_by)
 
 
 class ApprovalQuestion:
@@ -86,6 +95,7 @@ class ApprovalQuestion:
         context: ToolContext,
         command: str | None,
         findings: tuple[Finding, ...],
+        owed: OwedAnswer,
         changed_by: Sequence[str] = (),
     ) -> None:
         self.tool = tool.name
@@ -101,6 +111,8 @@ class ApprovalQuestion:
         self.findings = findings
         #: The plugins that changed the arguments.
         self._changed_by = tuple(dict.fromkeys(changed_by))
+        #: What plugins were told of a question about this call.
+        self.owed = owed
         self._stored: StoredQuestion | None = None
 
     @property
@@ -146,37 +158,29 @@ class ApprovalQuestion:
         return None
 
     def ask(
-        self,
-        hooks: Hooks,
-        surface: str,
-        ask: Callable[[str], tuple[str, str]],
-        *,
-        command: str,
-        decided_by: str | UnsetType = UNSET,
-    ) -> tuple[str, str]:
-        """Ask there, with the id of the question; returns choice and reason.
+        self, hooks: Hooks, surface: str, ask: Callable[[str], GivenAnswer], *, command: str, shown_at: str = ""
+    ) -> GivenAnswer:
+        """Ask there, with the id of the question. ``shown_at`` is where it waits, when that is elsewhere.
 
-        ``post_approval_response`` follows on every way out but one: an answer that comes later.
+        ``post_approval_response`` follows on every way out. When the answer comes later it is owed until then.
         """
-        stored = self._stored
+        stored, owed = self._stored, self.owed
         assert stored is not None, "open the question before it is asked"
         requested = self._event(surface, command)
 
-        def announce_and_ask() -> tuple[str, str]:
-            if hooks.pre_approval_request is not None:
-                hooks.pre_approval_request(requested)
+        def announce_and_ask() -> GivenAnswer:
+            owed.announce(hooks, stored.id, requested)
             return ask(stored.id)
 
-        choice = "deny"
         try:
-            choice, reason = stored.ask(surface, announce_and_ask)
+            given = stored.ask(shown_at or surface, announce_and_ask)
         except TurnSuspended:
             raise
         except BaseException:
-            _announce(hooks, requested, choice, decided_by)
+            owed.tell(hooks, "deny")
             raise
-        _announce(hooks, requested, choice, decided_by)
-        return choice, reason
+        owed.tell(hooks, given.answer, given.by)
+        return given
 
     def withdraw(self, reason: str) -> None:
         """Close the question without an answer."""
@@ -194,14 +198,6 @@ class ApprovalQuestion:
             surface=surface,
             **scope.ids("tool_call_id"),
         )
-
-
-def _announce(hooks: Hooks, requested: ApprovalRequested, choice: str, decided_by: str | UnsetType) -> None:
-    emit = hooks.post_approval_response
-    if emit is not None:
-        # The answer is stored: cancelling the wait for an async callback does not undo it.
-        with contextlib.suppress(Interrupted):
-            emit(ApprovalAnswered(**asdict(requested), choice=choice, decided_by=decided_by))
 
 
 def _shown_edit(tool: Tool, args: Args, context: ToolContext) -> str:

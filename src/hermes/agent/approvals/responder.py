@@ -41,6 +41,8 @@ class ApprovalAnswer(msgspec.Struct, frozen=True):
 
     choice: Choice
     reason: str = ""
+    #: Who gave it, where the surface knows.
+    by: str = ""
 
 
 class Responder(Protocol):

@@ -14,6 +14,7 @@ from hermes.agent.runtime import ParentCall
 from hermes.agent.session import Session
 from hermes.base.errors import Interrupted, TurnSuspended
 from hermes.base.scope import Interrupt, Scope
+from hermes.journal.leases import release_lease
 from hermes.journal.sessions import Sessions
 from hermes.tools.skills.prompt_files import PromptFile
 
@@ -107,6 +108,23 @@ class Child:
         if self._session is not None:
             with contextlib.suppress(Interrupted):
                 self._session.close()
+
+    def leave(self) -> None:
+        """Its turn waits: whichever process continues the parent continues it."""
+        self._unfollow_parent()
+        if self._session is not None:
+            self._session.unload()
+        runtime = self._parent.runtime
+        release_lease(runtime.store, runtime.runner, self.session_id)
+
+    def abandon(self, reason: str) -> None:
+        """Give up its turn, which waits, in this thread: nothing of it runs, and plugins hear of its end."""
+        assert self._session is not None
+        self.interrupt.cancel(reason)
+        try:
+            self._session.abandon_open_turn(reason)
+        except (Exception, Interrupted) as error:
+            self.failure = error
 
     def _follow(self) -> None:
         asked = self._scope.interrupt

@@ -43,13 +43,9 @@ def delegate(args: Args, context: ToolContext, runtime: Runtime) -> str:
     parent: Session | None = runtime.open_sessions.get(context.scope.session_id)
     if parent is None:
         return tool_error("delegate_task works in a conversation only, and this call belongs to none")
-    settings = runtime.config.delegation
-    agents = runtime.prompt_files.usable("agents", parent.cwd, parent.principal) if _names_agent(args) else ()
-    reader = AssignmentReader(settings, runtime.tools, parent.offered, parent.level, agents)
     started = time.monotonic()
     try:
-        assignments = reader.assignments(args)
-        children = [Child(parent, context.scope, context.key, assignment) for assignment in assignments]
+        children = _children(args, context, runtime, parent)
         reports = Delegation(runtime, parent, context, children).run()
     except HermesError as error:
         return tool_error(str(error))
@@ -60,6 +56,22 @@ def delegate(args: Args, context: ToolContext, runtime: Runtime) -> str:
     results = [report.fields for report in reports]
     elapsed = round(time.monotonic() - started, 3)
     return tool_result(**_failure(reports), results=results, total_duration_seconds=elapsed)
+
+
+def stop_children(args: Args, context: ToolContext, runtime: Runtime) -> None:
+    """End the children of a ``delegate_task`` call that waited for one of them, and whose turn was stopped."""
+    parent: Session | None = runtime.open_sessions.get(context.scope.session_id)
+    if parent is None:
+        return
+    with contextlib.suppress(HermesError):  # arguments that make no sense have no children
+        Delegation(runtime, parent, context, _children(args, context, runtime, parent)).stop()
+
+
+def _children(args: Args, context: ToolContext, runtime: Runtime, parent: Session) -> list[Child]:
+    settings = runtime.config.delegation
+    agents = runtime.prompt_files.usable("agents", parent.cwd, parent.principal) if _names_agent(args) else ()
+    reader = AssignmentReader(settings, runtime.tools, parent.offered, parent.level, agents)
+    return [Child(parent, context.scope, context.key, assignment) for assignment in reader.assignments(args)]
 
 
 def _names_agent(args: Args) -> bool:
@@ -85,6 +97,8 @@ class Delegation:
         self._runtime = runtime
         self._parent = parent
         self._scope = context.scope
+        #: The call goes on after a wait: plugins know of the children that have a turn.
+        self._is_continued = context.is_continued
         self._settings = settings = runtime.config.delegation
         self._models = runtime.models.children(parent.models)
         self._children = children
@@ -112,6 +126,14 @@ class Delegation:
             raise TurnSuspended(min((one.deadline for one in waiting if one.deadline is not None), default=None))
         return [self._reports[child.assignment.index] for child in self._children]
 
+    def stop(self) -> None:
+        """End the children that wait; the others have ended, or never began."""
+        for child in self._children:
+            if child.state() == "running":
+                self._open(child)
+                child.abandon(self._scope.interrupt.reason)
+                self._close(child)
+
     # -- starting -----------------------------------------------------------------------------------------------
 
     def _start_some(self) -> None:
@@ -126,9 +148,8 @@ class Delegation:
                 self._report(child)  # it ended before the process that started it died: nothing runs again
 
     def _start(self, child: Child) -> None:
-        session = child.build(self._models_of(child), self._settings.max_iterations)
-        self._runtime.open_sessions.add(session)
-        self._running[child.session_id] = child
+        is_known = self._is_continued and child.state() is not None
+        self._open(child)
         # A child has no responder of its own. It works in the mode of its parent; a caller's asks as the caller does.
         unasked = self._settings.subagent_auto_approve
         agent = child.assignment.agent
@@ -137,12 +158,17 @@ class Delegation:
         )
         started = self._started(child)
         emit = self._runtime.hooks.subagent_start
-        if emit is not None:
+        if emit is not None and not is_known:
             with contextlib.suppress(Interrupted):
                 emit(started)
         self._parent.notify(started)
         listener = self._watch(child) if self._parent.is_watched else ignore_events
         child.start(self._settings.child_timeout_seconds, self._news.put, listener)
+
+    def _open(self, child: Child) -> None:
+        """Have a session for a child, in which it works or is given up."""
+        self._running[child.session_id] = child
+        self._runtime.open_sessions.add(child.build(self._models_of(child), self._settings.max_iterations))
 
     def _models_of(self, child: Child) -> ModelRuntime:
         """The models of a child; those that its agent's file names, when the user trusts the file."""
@@ -195,8 +221,12 @@ class Delegation:
     # -- closing ------------------------------------------------------------------------------------------------
 
     def _close(self, child: Child) -> None:
-        """The one place where a child that was started ends, whichever way it went."""
+        """The one place where a child that was started ends, whichever way it went. One that waits has not ended."""
         del self._running[child.session_id]
+        if child.waits is not None:
+            child.leave()
+            self._runtime.open_sessions.remove(child.session_id)
+            return
         child.close()
         self._runtime.open_sessions.remove(child.session_id)
         report = self._report(child)

@@ -68,7 +68,8 @@ class ToolBatch:
     def run(self, requests: list[ToolRequest], offered: frozenset[str]) -> None:
         """Run the calls and record their messages; those that an interrupt stops are closed as cancelled.
 
-        A call to a tool that is not ``offered`` is a call to an unknown one.
+        A call to a tool that is not ``offered`` is a call to an unknown one. When the answer to a question comes
+        later, the calls that plugins know of wait with it: none of them has ended.
         """
         self._slots = [self._make_slot(index, request, offered) for index, request in enumerate(requests)]
         if self._runtime.hooks.pre_tool_call is not None or self._runtime.hooks.tool_request is not None:
@@ -80,9 +81,10 @@ class ToolBatch:
             self._mention_missing_checkpoints()
             if self._scope.interrupt.cancelled:
                 self._journal.commit()
+        except TurnSuspended:
+            self._suspend()
+            raise
         except BaseException as error:
-            if isinstance(error, TurnSuspended):
-                self._journal.commit()  # the process may end before the answer comes
             self._give_up(error)
             raise
 
@@ -152,8 +154,10 @@ class ToolBatch:
 
     def _prepare(self, slot: _Slot) -> ToolOutcome | None:
         """Pass the gates. A call that is cancelled is closed, because every call needs its result message."""
-        interrupt = self._scope.interrupt
+        interrupt, tool = self._scope.interrupt, slot.call.tool
         if interrupt.cancelled:
+            if slot.call.context.is_continued and tool is not None and tool.stop is not None:
+                tool.stop(slot.call.args, slot.call.context)
             return slot.call.cancelled(interrupt.reason)
         try:
             return slot.call.prepare()
@@ -259,8 +263,8 @@ class ToolBatch:
         warning = self._loop.note(slot.call.request.name, outcome.args, outcome.status, outcome.result)
         self._answer(slot, outcome, ended, f"{content}\n\n{warning}" if warning else content)
 
-    def _answer(self, slot: _Slot, outcome: ToolOutcome, ended: ToolEnded, content: str, word: str = "") -> None:
-        """Make the message, once: a later call comes from a thread that was abandoned. ``word`` is for the log."""
+    def _answer(self, slot: _Slot, outcome: ToolOutcome, ended: ToolEnded, content: str) -> None:
+        """Make the message, once: a later call comes from a thread that was abandoned."""
         with self._settling:
             if slot.message is not None:
                 return
@@ -268,7 +272,7 @@ class ToolBatch:
             slot.message = {"role": "tool", "tool_call_id": slot.call.request.id, "content": content}
             self._journal.message(self._step, slot.index + 1, slot.message)
             slot.call.record_change(self._journal, slot.key)
-        told = (slot.key, slot.call.request.name, word or outcome.status, outcome.duration_ms)
+        told = (slot.key, slot.call.request.name, outcome.status, outcome.duration_ms)
         self._journal.log_recorded(log, "%s %s: %s, %d ms", *told)
         self._notify(ended)
 
@@ -283,16 +287,22 @@ class ToolBatch:
     def _give_up(self, error: BaseException) -> None:
         """The batch failed: every call that was announced gets its end event, and every call a message."""
         message = f"The turn failed before this call had a result ({type(error).__name__})"
-        word = "waits for an answer" if isinstance(error, TurnSuspended) else ""
         for slot in self._slots:
-            # A call that ran and waits for an answer ends when the turn continues.
-            if slot.message is None and not (word and slot.outcome):
+            if slot.message is None:
                 outcome = slot.outcome or slot.call.failed(message, "turn_failed")
                 ended = slot.call.ended(outcome)
                 content = slot.call.message(ended)
                 # The listener may be the very thing that failed.
                 with contextlib.suppress(Exception):
-                    self._answer(slot, outcome, ended, content, word)
+                    self._answer(slot, outcome, ended, content)
+
+    def _suspend(self) -> None:
+        """Record the calls that plugins know of and that have not ended: the process may end before the answer."""
+        for slot in self._slots:
+            if slot.message is None and slot.call.announced:
+                self._journal.event("call_waits", slot.key, slot.call.waiting())
+                self._journal.log_recorded(log, "%s %s: waits for an answer", slot.key, slot.call.request.name)
+        self._journal.commit()
 
     def _notify(self, event: ToolStarted | ToolEnded) -> None:
         """One at a time: listeners need not be thread-safe."""
@@ -320,6 +330,9 @@ class ToolBatch:
         context.key = f"tool:{self._step}.{index}"
         call = ToolCall(self._runtime, request, scope, tool, context, loop=self._loop)
         call.before_asking = self._journal.commit_soon
+        waiting = self._journal.waiting.get(context.key)
+        if waiting is not None:
+            call.take_up(waiting)
         return _Slot(index, context.key, call)
 
 

@@ -80,7 +80,7 @@ def settle_undone(call: ToolCall, outcome: ToolOutcome) -> ToolOutcome:
     changes = keepable(call)
     if not changes or call.tool is None or not call.context.key or call.scope.interrupt.cancelled:
         return outcome
-    if not call.runtime.approvals.may_keep(call.tool, outcome.args, call.context, changes):
+    if not call.runtime.approvals.may_keep(call.tool, outcome.args, call.context, changes, call.owed):
         return outcome
     kept = {change.report: call.context.confinements.keep(change) for change in changes}
     try:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from hermes.agent.approvals.assessment import Decision
 from hermes.agent.approvals.gate import plugin_decision
 from hermes.agent.approvals.guardrail import LoopGuardrail
+from hermes.agent.approvals.owed import OwedAnswer
 from hermes.agent.pipelines.file_changes import keepable, run_after_checkpoint
 from hermes.agent.pipelines.tool_context import OutputTransform
 from hermes.agent.pipelines.tool_outcome import ToolOutcome, as_text, bounded, data_problem, judge
@@ -30,7 +31,15 @@ from hermes.hooks.answers import plain
 from hermes.hooks.execution_chain import culprit_of
 from hermes.hooks.observers import first_text
 from hermes.journal.crash import crash_point
-from hermes.journal.records import CallRecord, ClaimRecord, PluginDecision, ResultChange, decisions_of
+from hermes.journal.records import (
+    CallRecord,
+    ClaimRecord,
+    PluginDecision,
+    ResultChange,
+    StoredFinding,
+    WaitingCall,
+    decisions_of,
+)
 from hermes.models.reply import ToolRequest
 from hermes.tools.arguments import check_args, coerce_args, parse_arguments
 from hermes.tools.registry import Args, Tool, ToolContext
@@ -73,6 +82,8 @@ class ToolCall(msgspec.Struct):
     may_change_tree: bool = True
     #: The recorded answer that the call uses up when it starts.
     _approval_id: str = ""
+    #: The answer that plugins wait for.
+    owed: OwedAnswer = msgspec.field(default_factory=OwedAnswer)
     #: Why changed arguments may not run; what the middleware makes of that is still no run.
     _refused: ToolOutcome | None = None
     _ran_with: Args | None = None
@@ -81,10 +92,13 @@ class ToolCall(msgspec.Struct):
 
     def prepare(self) -> ToolOutcome | None:
         """Prepare the arguments and pass the gates. An outcome means that the call ended already."""
-        problem = self._read_arguments() or self._availability()
-        self._apply_request_middleware()
-        self._plugin_decision = self._announce()
-        problem = problem or self._check_data()
+        if self.announced:  # and prepared, by a run that was suspended
+            problem = self._availability()
+        else:
+            problem = self._read_arguments() or self._availability()
+            self._apply_request_middleware()
+            self._plugin_decision = self._announce()
+            problem = problem or self._check_data()
         if problem is not None:
             return problem  # there is nothing to block or to approve
         if not isinstance(self._plugin_decision, Decision):
@@ -163,6 +177,7 @@ class ToolCall(msgspec.Struct):
             changed_by=[decision.plugin for decision in self.decisions if decision.did == "changed"],
             loop=self.loop,
             before_asking=self.before_asking,
+            owed=self.owed,
         )
         self._approval_id = decision.approval_id
         return None if decision.allowed else self._blocked(decision, args)
@@ -253,6 +268,7 @@ class ToolCall(msgspec.Struct):
         try:
             return self._pass_gate(args)
         except TurnSuspended:
+            self.runtime.approvals.settle(self.owed, self.scope, "the answer cannot come later")
             message = "Middleware changed the arguments, and they cannot be approved now; the call was not run."
             return self._blocked(Decision(False, message, "approval_denied"), args)
 
@@ -292,6 +308,31 @@ class ToolCall(msgspec.Struct):
         """Whether plugins see how the call ended, and may change what it was given."""
         hooks = self.runtime.hooks
         return hooks.post_tool_call is not None or hooks.transform_tool_result is not None
+
+    def waiting(self) -> WaitingCall:
+        """The call as it waits for an answer: everything that it goes on with, perhaps in another process."""
+        asking = self._plugin_decision
+        found = () if isinstance(asking, Decision) else asking
+        return WaitingCall(
+            args=self.args,
+            original_args=self.original_args,
+            trace=self.trace,
+            decisions=self.decisions,
+            findings=[StoredFinding(finding.rule, finding.description) for finding in found],
+            question=self.owed.question,
+            surface=self.owed.surface,
+        )
+
+    def take_up(self, waiting: WaitingCall) -> None:
+        """Go on where a run that was suspended stopped. Plugins know of the call."""
+        self.announced = self.context.is_continued = True
+        self.args, self.original_args = waiting.args, waiting.original_args
+        self.trace, self.decisions = list(waiting.trace), list(waiting.decisions)
+        self.owed = OwedAnswer(waiting.question, waiting.surface)
+        if waiting.findings:
+            from hermes.policy import Finding
+
+            self._plugin_decision = tuple(Finding(one.rule, one.description, "") for one in waiting.findings)
 
     def claim(self) -> ClaimRecord:
         """The write-ahead claim of the call, recorded before it starts."""
@@ -343,6 +384,7 @@ class ToolCall(msgspec.Struct):
     def finish(self, ended: ToolEnded) -> str:
         """Emit how the call ended, once, and return the result as the model may see it, without a mark."""
         text = ended.result
+        self.runtime.approvals.settle(self.owed, self.scope, "the call ended without an answer")
         post, transform = self.runtime.hooks.post_tool_call, self.runtime.hooks.transform_tool_result
         owed, self.announced = self.announced, False
         if owed and (post is not None or transform is not None):

@@ -223,6 +223,11 @@ def _delegate_task(runtime: Runtime, named: Sequence[PromptFile]) -> Tool:
         del args
         return saw_untrusted(runtime.store, context.scope)
 
+    def stop(args: Args, context: ToolContext) -> None:
+        from hermes.agent.children.delegate import stop_children
+
+        stop_children(args, context, runtime)
+
     return Tool(
         "delegate_task",
         "delegation",
@@ -231,6 +236,7 @@ def _delegate_task(runtime: Runtime, named: Sequence[PromptFile]) -> Tool:
         _imported(runtime, "children.delegate", "delegate"),
         "resumable",
         available=lambda: runtime.config.delegation.max_spawn_depth > 0,
+        stop=stop,
         untrusted=saw_untrusted_text,
         emoji="🔀",
     )

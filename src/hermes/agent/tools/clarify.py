@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.agent.approvals.question import StoredQuestion, call_digest
+from hermes.agent.approvals.question import GivenAnswer, StoredQuestion, call_digest
 from hermes.base.scope import new_id
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.tools.registry import Args, ToolContext
@@ -43,7 +43,11 @@ def run_clarify(args: Args, context: ToolContext, runtime: Runtime) -> str:
                 f"reading yourself, continue, and say in your answer what you assumed"
             )
         ask = responder.answer
-        response, _ = stored.ask(responder.surface, lambda: (ask(question, choices, context.scope.interrupt) or "", ""))
+
+        def answer() -> GivenAnswer:
+            return GivenAnswer(ask(question, choices, context.scope.interrupt) or "")
+
+        response = stored.ask(responder.surface, answer).answer
     asked = {"question": question, "choices_offered": choices or None}
     if response is None or not response.strip():
         note = "The user did not answer. Choose the most sensible reading yourself and say what you assumed."

@@ -477,4 +477,7 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (task_id, owner, id)
     ) STRICT, WITHOUT ROWID;
     """,
+    """
+    ALTER TABLE questions ADD COLUMN answered_by TEXT NOT NULL DEFAULT '';  -- who answered, where that is known
+    """,
 )

@@ -6,6 +6,7 @@ import time
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes.base.errors import JournalError, QueueFull, SessionBusy, UnfinishedTurn
 from hermes.journal import records
@@ -250,6 +251,11 @@ def _load(connection: JournalConnection, store: Store, lease: Lease, turn_id: st
     for event in read_turn(connection, session_id, turn_id):
         if event.effect is not None:
             turn.steps[event.key] = Step("done" if event.kind == records.STEP_DONE else "claimed", readable(event))
+            waited = turn.waiting.get(event.key)
+            if waited is not None:  # it went on, and for that plugins were told of the answer
+                turn.waiting[event.key] = replace(waited, question="")
+        elif event.kind == "call_waits":
+            turn.waiting[event.key] = readable(event)
     messages = connection.execute(
         "SELECT step, position, body FROM messages WHERE session_id = ? AND turn = ?", (session_id, ordinal)
     ).fetchall()

@@ -15,7 +15,7 @@ from hermes.base.sanitize import Redactor
 from hermes.journal.bodies import clean_text, pack, put_blob, to_json
 from hermes.journal.events import NewEvent, append_events
 from hermes.journal.leases import Lease, is_stored
-from hermes.journal.records import EndRecord, Message, convert_record
+from hermes.journal.records import EndRecord, Message, WaitingCall, convert_record
 from hermes.journal.store.connection import JournalConnection, now
 from hermes.journal.store.port import Store
 
@@ -137,6 +137,8 @@ class TurnJournal:
         self.task_id = task_id
         self.state: TurnState = state
         self.steps: dict[str, Step] = {}
+        #: The calls that an earlier run of the turn announced and left waiting, by their keys.
+        self.waiting: dict[str, WaitingCall] = {}
         #: The messages of this turn by (step, position), as a replay finds them.
         self.messages: dict[tuple[int, int], Message] = {}
         self.answer: str | None = None

@@ -175,11 +175,15 @@ class Execution:
         questions = Questions(self.host.store)
         for question in questions.pending(session_id=submission.session_id):
             questions.withdraw(question.id, reason)
-        session = self._session(submission)
+        session, is_ours = self._session(submission), True
         try:
             session.abandon_open_turn(reason)
+        except SessionBusy:
+            is_ours = False  # the lease is that of another caller, who ends the turn
+            raise
         finally:
-            release_lease(self.host.store, self.host.runner, submission.session_id)
+            if is_ours:
+                release_lease(self.host.store, self.host.runner, submission.session_id)
             self._keep(session)
 
     def _keep(self, session: Session) -> None:

@@ -99,7 +99,7 @@ class JournalResponder:
         while time.monotonic() < deadline:
             row = self._questions.get(request.id)
             if row is not None and row.state != "pending":
-                return ApprovalAnswer(_CHOICES.get(row.answer or "", "deny"), row.reason)
+                return ApprovalAnswer(_CHOICES.get(row.answer or "", "deny"), row.reason, row.answered_by)
             if interrupt.wait(_LOOK_FOR_ONE):
                 interrupt.check()
         return ApprovalAnswer("timeout")
@@ -171,9 +171,9 @@ class OpenQuestions:
         """The open questions of a session, oldest first."""
         return list(reversed(self.stored.pending(session_id=session_id)))
 
-    def answer(self, question_id: str, answer: str, reason: str) -> QuestionRow:
-        """Store an answer; a turn that waits for it here continues at once."""
-        row = self.stored.answer(question_id, answer, reason)
+    def answer(self, question_id: str, answer: str, reason: str, *, by: str = "") -> QuestionRow:
+        """Store an answer and who gave it; a turn that waits for it here continues at once."""
+        row = self.stored.answer(question_id, answer, reason, by=by)
         with self._changed:
             self._mark, self._is_answered = None, True
             self._changed.notify_all()
@@ -228,13 +228,13 @@ class OpenQuestions:
             self._ready.pop(0)
 
     def _expire(self) -> bool:
-        """Answer the questions whose time is over: an approval is denied, a question of the model has no answer."""
+        """Answer the questions whose time is over: an approval timed out, a question of the model has no answer."""
         now = time.time()
         with self._changed:
             late = [question_id for question_id, (_, deadline) in self._open.items() if deadline <= now]
         for question in self.stored.overdue(now) if late else ():
             if question.id in late:
-                self.stored.answer(question.id, "deny" if question.kind == "approval" else "", NO_ANSWER)
+                self.stored.answer(question.id, "timeout" if question.kind == "approval" else "", NO_ANSWER)
         return bool(late)
 
     def _take_answered(self) -> None:

@@ -177,6 +177,8 @@ class LiveTurns:
     def _continue(self, turn_id: str) -> None:
         """Continue a turn whose questions are answered. One that no client follows runs all the same."""
         live = self._live.get(turn_id)
+        if live is not None and live.stop_reason:
+            return  # it is about to end
         self.dispatcher.resume(turn_id, listener=ignore_events if live is None else live.listener)
         if live is not None:
             live.continued()

@@ -162,7 +162,7 @@ class AgentService:
         row = self._questions.get(approval_id)
         if row is None or row.state != "pending" or not self._is_own(client, row):
             raise HermesError(f"no approval {approval_id} waits for an answer")
-        self._questions.answer(approval_id, choice, reason or "answered over MCP")
+        self._questions.answer(approval_id, choice, reason or "answered over MCP", by=client.name)
         return {"id": approval_id, "answer": choice}
 
     def _is_own(self, client: Principal, row: QuestionRow) -> bool:

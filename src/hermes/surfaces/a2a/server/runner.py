@@ -333,8 +333,8 @@ class TurnRunner:
 
     async def _store_answer(self, question: QuestionRow | None, answer: str | None) -> None:
         if question is not None and answer is not None:
-            store = partial(self._turns.questions.answer, question.id, answer, "answered by the caller")
-            await self._host.workers.run(store)
+            answered = (question.id, answer, "answered by the caller")
+            await self._host.workers.run(partial(self._turns.questions.answer, *answered, by=question.principal))
 
     def _open_question(self, session_id: str, surface: str) -> QuestionRow | None:
         """The oldest question that waits at a surface in a session."""

@@ -20,7 +20,7 @@ from hermes.base.config.edit import edit_list
 from hermes.base.config.secrets import home_redactor
 from hermes.base.errors import HermesError
 from hermes.base.sanitize.hidden import escape_hidden
-from hermes.journal.questions import QuestionRow, Questions
+from hermes.journal.questions import OWNER, QuestionRow, Questions
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.port import Store, home_store
 from hermes.surfaces.cli.arguments import JSON, Action, Argument, CommandSpec, OneOf, flag
@@ -146,7 +146,7 @@ def _question_lines(row: QuestionRow, who: str) -> Iterator[str]:
 def _answer(args: argparse.Namespace, store: Store) -> None:
     questions, word = Questions(store), "denied" if args.choice == "deny" else "approved"
     for row in [_waiting_question(questions, question_id) for question_id in args.ids]:
-        now = questions.answer(row.id, args.choice, args.reason or f"{word} by the owner")
+        now = questions.answer(row.id, args.choice, args.reason or f"{word} by the owner", by=OWNER)
         if now.answer != args.choice:
             raise HermesError(f"{row.id} was answered in the meantime: {now.answer or 'withdrawn'}")
         print(f"{row.id} {word}: {_subject(row)}")

@@ -109,8 +109,8 @@ def _decide(services: ChatServices, chat: GatewayChat, work: ChatWork, command: 
     question = _question_for(services, chat, work, named)
     if isinstance(question, str):
         return question
-    by = f"{reason} (by {work.sender.name} on {work.sender.platform})".strip()
-    answered = services.turns.questions.stored.answer(question.id, choice, by)
+    why = f"{reason} (by {work.sender.name} on {work.sender.platform})".strip()
+    answered = services.turns.questions.stored.answer(question.id, choice, why, by=work.sender.principal or OWNER)
     if answered.answer != choice:
         return f"It was answered already: {answered.answer}."
     return "Denied." if choice == "deny" else "Approved."

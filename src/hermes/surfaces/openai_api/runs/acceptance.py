@@ -324,7 +324,7 @@ class ApiRuns:
         def answer() -> str:
             asked = questions.of_session(live.session_id)
             question_id, text, reason = read_answer(asked, principal, given)
-            return questions.answer(question_id, text, reason).id
+            return questions.answer(question_id, text, reason, by=principal.name).id
 
         return await self.on_worker(answer)
 

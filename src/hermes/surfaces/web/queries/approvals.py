@@ -6,7 +6,7 @@ from typing import Any
 
 from hermes.base.errors import HermesError
 from hermes.base.sanitize.hidden import escape_hidden
-from hermes.journal.questions import QuestionRow, Questions
+from hermes.journal.questions import OWNER, QuestionRow, Questions
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.port import Store
 from hermes.trace.clean import Cleaner
@@ -63,7 +63,7 @@ def answer_question(store: Store, question_id: str, answer: str, reason: str) ->
         raise HermesError(f"an answer has 1 to {_LONGEST_ANSWER:,} characters")
     if row.state == "pending":
         why = reason or ("denied" if answer == "deny" else "approved") + " by the owner, in the page"
-        row = questions.answer(question_id, answer.strip(), why if row.kind == "approval" else "")
+        row = questions.answer(question_id, answer.strip(), why if row.kind == "approval" else "", by=OWNER)
         if row.answer == answer.strip():
             return row
     raise HermesError(f"this question does not wait any more: {row.answer or row.state}")

@@ -1,0 +1,71 @@
+"""The answer that plugins are owed: they were told of a question about a call, and are told its answer, once.
+
+Between the two the turn may be suspended, the process may end, and another one may go on with the call. What is owed is
+then stored with the call (``records.WaitingCall``), and the answer with the question.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import asdict
+
+from hermes.base.errors import Interrupted, JournalError
+from hermes.base.scope import Scope
+from hermes.contract.events import ApprovalAnswered, ApprovalRequested
+from hermes.hooks.table import Hooks
+from hermes.journal.questions import QuestionRow, Questions
+
+
+class OwedAnswer(msgspec.Struct):
+    """The approval of a call that plugins have heard of, and not yet how it was answered."""
+
+    #: The question; empty when nothing is owed.
+    question: str = ""
+    #: Where it was asked, as hooks report it.
+    surface: str = ""
+    _requested: ApprovalRequested | None = None
+
+    def announce(self, hooks: Hooks, question: str, requested: ApprovalRequested) -> None:
+        """Tell plugins of a question, unless an earlier run of the call has."""
+        is_known = self.question == question
+        self.question, self.surface, self._requested = question, requested.surface, requested
+        if not is_known and hooks.pre_approval_request is not None:
+            hooks.pre_approval_request(requested)
+
+    def tell(self, hooks: Hooks, choice: str, by: str = "") -> None:
+        """Tell plugins of the answer, and by whom it is."""
+        requested, self.question, self._requested = self._requested, "", None
+        emit = hooks.post_approval_response
+        if requested is not None and emit is not None:
+            # The answer is stored: cancelling the wait for an async callback does not undo it.
+            with contextlib.suppress(Interrupted):
+                emit(ApprovalAnswered(**asdict(requested), choice=choice, decided_by=by or UNSET))
+
+    def tell_stored(self, hooks: Hooks, row: QuestionRow, scope: Scope) -> None:
+        """Tell plugins of the stored answer to a question; one that was withdrawn counts as denied."""
+        self._requested = ApprovalRequested(
+            command=row.subject,
+            description=row.description,
+            pattern_key=row.rules[0] if row.rules else "",
+            pattern_keys=list(row.rules),
+            session_key=row.session_id,
+            surface=self.surface,
+            **scope.ids("tool_call_id"),
+        )
+        self.tell(hooks, row.answer or "deny", row.answered_by)
+
+    def settle(self, hooks: Hooks, questions: Questions, scope: Scope, reason: str) -> None:
+        """The call does not wait any more: withdraw the question if it is open, and tell plugins how it ended."""
+        if not self.question:
+            return
+        row: QuestionRow | None = None
+        with contextlib.suppress(JournalError):
+            questions.withdraw(self.question, reason)
+            row = questions.get(self.question)
+        if row is None:
+            self.tell(hooks, "deny")
+        else:
+            self.tell_stored(hooks, row, scope)
