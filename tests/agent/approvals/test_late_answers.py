@@ -1,9 +1,9 @@
-"""Answers that come later: plugins are told of every question and its answer once, and a call that waits has not ended."""
+"""Answers that come later: plugins hear of a question and its answer once, and a call that waits has not ended."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,17 @@ class Waiting:
             host.responders.attach(session.id, self.responder)
             yield host, session
 
+    def go_on(self, work: Callable[[Host, Session, QuestionRow], TurnResult | None], *, restarts: bool) -> TurnResult:
+        """Have the turn suspended, and do something about that: in the same process, or in the next one."""
+        with self.process() as (host, session):
+            row = self.ask(session)
+            result = None if restarts else work(host, session, row)
+        if restarts:
+            with self.process() as (host, session):
+                result = work(host, session, row)
+        assert result is not None
+        return result
+
     def ask(self, session: Session) -> QuestionRow:
         """Have the turn suspended by its question."""
         with pytest.raises(TurnSuspended):
@@ -63,9 +74,8 @@ class Waiting:
     def told(self) -> list[str]:
         return [name for name in self.recorder.names(middleware=True) if name in TOLD]
 
-    def outcome(self, result: TurnResult | None) -> tuple[str, str]:
+    def outcome(self) -> tuple[str, str]:
         """The choice that plugins were told of, and the status of the call, which are each told once."""
-        assert result is not None
         assert self.recorder.pairs_unbalanced() == []
         assert self.recorder.contract_violations() == []
         [answered], [ended] = self.recorder.of("post_approval_response"), self.recorder.of("post_tool_call")
@@ -93,17 +103,14 @@ def test_an_answer_that_comes_later(
     waiting: Waiting, workdir: Path, is_restarted: bool, answer: str, choice: str, status: str
 ) -> None:
     """The surface lets go of the turn; the answer arrives by the journal; the turn goes on where it stood."""
-    with waiting.process() as (host, session):
-        row = waiting.ask(session)
+
+    def answer_it(host: Host, session: Session, row: QuestionRow) -> TurnResult | None:
         assert waiting.told() == ["pre_llm_call", "pre_tool_call", "pre_approval_request"]
-        if not is_restarted:
-            Questions(host.store).answer(row.id, answer, by="ada")
-            result = session.finish_open_turn()
-    if is_restarted:
-        with waiting.process() as (host, session):
-            Questions(host.store).answer(row.id, answer, by="ada")
-            result = session.finish_open_turn()
-    assert waiting.outcome(result) == (choice, status)
+        Questions(host.store).answer(row.id, answer, by="ada")
+        return session.finish_open_turn()
+
+    waiting.go_on(answer_it, restarts=is_restarted)
+    assert waiting.outcome() == (choice, status)
     ran = ["tool_execution"] if status == "ok" else []
     asked = ["pre_llm_call", "pre_tool_call", "pre_approval_request", "post_approval_response"]
     assert waiting.told() == [*asked, *ran, "post_tool_call", "on_session_end"]
@@ -120,22 +127,22 @@ def test_a_timeout_says_how_long_there_was(waiting: Waiting) -> None:
         row = waiting.ask(session)
         Questions(host.store).defer(row.id, row.created_at + 90)
         Questions(host.store).answer(row.id, "timeout")
-        waiting.outcome(session.finish_open_turn())
+        session.finish_open_turn()
+    assert waiting.outcome() == ("timeout", "blocked")
     [ended] = waiting.recorder.of("post_tool_call")
     assert ended["error_type"] == "approval_timeout" and "no answer within 90 s" in ended["error_message"]
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_a_turn_that_is_stopped_while_it_waits(waiting: Waiting, workdir: Path, is_restarted: bool) -> None:
-    with waiting.process() as (host, session):
-        row = waiting.ask(session)
-        if not is_restarted:
-            result = session.abandon_open_turn("no longer wanted")
-    if is_restarted:
-        with waiting.process() as (host, session):
+
+    def stop(host: Host, session: Session, row: QuestionRow) -> TurnResult | None:
+        if is_restarted:
             Questions(host.store).withdraw(row.id, "no longer wanted")
-            result = session.abandon_open_turn("no longer wanted")
-    assert waiting.outcome(result) == ("deny", "cancelled")
+        return session.abandon_open_turn("no longer wanted")
+
+    assert waiting.go_on(stop, restarts=is_restarted).status == "interrupted"
+    assert waiting.outcome() == ("deny", "cancelled")
     assert waiting.told()[-3:] == ["post_approval_response", "post_tool_call", "on_session_end"]
     [ended] = waiting.recorder.of("on_session_end")
     assert ended["interrupted"] and "no longer wanted" in ended["reason"]
@@ -143,14 +150,15 @@ def test_a_turn_that_is_stopped_while_it_waits(waiting: Waiting, workdir: Path, 
 
 
 def test_a_question_that_is_asked_again_is_announced_once(waiting: Waiting) -> None:
-    with waiting.process() as (host, session):
+    with waiting.process() as (_, session):
         row = waiting.ask(session)
         with pytest.raises(TurnSuspended):
             session.finish_open_turn()
     waiting.responder = ScriptedResponder("once", surface="cli")
-    with waiting.process() as (host, session):
-        assert waiting.outcome(session.finish_open_turn()) == ("once", "ok")
-        assert [request.id for request in waiting.responder.requests] == [row.id]
+    with waiting.process() as (_, session):
+        session.finish_open_turn()
+    assert waiting.outcome() == ("once", "ok")
+    assert [request.id for request in waiting.responder.requests] == [row.id]
     assert waiting.recorder.of("post_approval_response")[0]["surface"] == "cli"
 
 
@@ -158,18 +166,20 @@ def test_a_question_that_needs_no_answer_any_more(waiting: Waiting) -> None:
     with waiting.process() as (host, session):
         row = waiting.ask(session)
     with waiting.process(allowlist=[RULE]) as (host, session):
-        waiting.outcome(session.finish_open_turn())
+        session.finish_open_turn()
+        assert waiting.outcome() == ("deny", "ok")
         found = Questions(host.store).get(row.id)
         assert found is not None and found.state == "revoked"
 
 
 def test_a_tool_that_is_gone_after_the_restart(waiting: Waiting) -> None:
-    with waiting.process() as (host, session):
-        row = waiting.ask(session)
-    with waiting.process() as (host, session):
+    def answer(host: Host, session: Session, row: QuestionRow) -> TurnResult | None:
         Questions(host.store).answer(row.id, "once", by=OWNER)
         host.tools.remove("terminal")
-        assert waiting.outcome(session.finish_open_turn()) == ("once", "error")
+        return session.finish_open_turn()
+
+    waiting.go_on(answer, restarts=True)
+    assert waiting.outcome() == ("once", "error")
 
 
 def test_plugins_are_asked_once_about_a_call_that_waits(home: Path, workdir: Path) -> None:
@@ -183,18 +193,21 @@ def test_plugins_are_asked_once_about_a_call_that_waits(home: Path, workdir: Pat
         asked.append(payload)
         return {"action": "approve", "message": "someone should look", "rule_key": "look"}
 
+    def join(host: Host) -> None:
+        host.hooks.add_middleware("tool_request", "changer", rewrite)
+        host.hooks.subscribe("pre_tool_call", "guard", verdict)
+
     with ScriptedProvider(by_step(tool_call("terminal", {"command": "touch first"}), text("done"))) as provider:
         waiting = Waiting(home, workdir, provider)
-        for number in range(2):
-            with waiting.process() as (host, session):
-                host.hooks.add_middleware("tool_request", "changer", rewrite)
-                host.hooks.subscribe("pre_tool_call", "guard", verdict)
-                if number == 0:
-                    row = waiting.ask(session)
-                    assert row.rules == ("plugin_rule:look",)
-                else:
-                    Questions(host.store).answer(row.id, "once")
-                    assert waiting.outcome(session.finish_open_turn()) == ("once", "ok")
+        with waiting.process() as (host, session):
+            join(host)
+            row = waiting.ask(session)
+            assert row.rules == ("plugin_rule:look",)
+        with waiting.process() as (host, session):
+            join(host)
+            Questions(host.store).answer(row.id, "once")
+            session.finish_open_turn()
+    assert waiting.outcome() == ("once", "ok")
     assert len(asked) == 1
     assert (workdir / "changed").exists() and not (workdir / "first").exists()
     [ran] = waiting.recorder.of("tool_execution")
@@ -234,7 +247,7 @@ def test_calls_beside_the_one_that_waits(home: Path, workdir: Path) -> None:
 
 @pytest.fixture
 def family(home: Path, workdir: Path) -> Generator[Waiting]:
-    script = {
+    script: dict[str, Any] = {
         "go": by_step(tool_call("delegate_task", {"goal": "work"}), text("done")),
         "work": by_step(tool_call("terminal", {"command": RISKY}), text("worked")),
     }
@@ -244,17 +257,14 @@ def family(home: Path, workdir: Path) -> Generator[Waiting]:
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_the_question_of_a_child(family: Waiting, is_restarted: bool) -> None:
-    with family.process() as (host, session):
-        row = family.ask(session)
+
+    def answer(host: Host, session: Session, row: QuestionRow) -> TurnResult | None:
         assert family.recorder.of("subagent_stop") == family.recorder.of("on_session_end") == []
         assert row.session_id != session.id
-        if not is_restarted:
-            Questions(host.store).answer(row.id, "once")
-            session.finish_open_turn()
-    if is_restarted:
-        with family.process() as (host, session):
-            Questions(host.store).answer(row.id, "once")
-            session.finish_open_turn()
+        Questions(host.store).answer(row.id, "once")
+        return session.finish_open_turn()
+
+    family.go_on(answer, restarts=is_restarted)
     assert family.recorder.pairs_unbalanced() == []
     [stopped] = family.recorder.of("subagent_stop")
     assert (stopped["child_status"], stopped["child_summary"]) == ("completed", "worked")
@@ -263,13 +273,11 @@ def test_the_question_of_a_child(family: Waiting, is_restarted: bool) -> None:
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_a_parent_that_is_stopped_while_its_child_waits(family: Waiting, is_restarted: bool) -> None:
-    with family.process() as (host, session):
-        family.ask(session)
-        if not is_restarted:
-            session.abandon_open_turn("enough")
-    if is_restarted:
-        with family.process() as (host, session):
-            session.abandon_open_turn("enough")
+
+    def stop(_host: Host, session: Session, _row: QuestionRow) -> TurnResult | None:
+        return session.abandon_open_turn("enough")
+
+    family.go_on(stop, restarts=is_restarted)
     assert family.recorder.pairs_unbalanced() == []
     [stopped] = family.recorder.of("subagent_stop")
     assert stopped["child_status"] == "interrupted"
@@ -290,9 +298,9 @@ def test_another_runner_can_continue_a_child_that_waits(family: Waiting) -> None
 
 def test_two_threads_stop_a_turn_that_waits(waiting: Waiting) -> None:
     """One of them does; the other is told that the session is in use, or that there is nothing to stop."""
-    with waiting.process() as (host, session):
+    with waiting.process() as (_host, session):
         waiting.ask(session)
-        results: list[TurnResult | None | BaseException] = []
+        results: list[TurnResult | Exception | None] = []
         barrier = threading.Barrier(2)
 
         def stop() -> None:

@@ -38,7 +38,7 @@ class Later:
 
 
 def tool_events(host: Host, session_id: str) -> list[str]:
-    query = "SELECT key FROM events WHERE session_id = ? AND key LIKE 'tool:%'"
+    query = "SELECT key FROM events WHERE session_id = ? AND key LIKE 'tool:%' AND kind <> 'call_waits'"
     return [row[0] for row in host.store.read(lambda connection: connection.execute(query, (session_id,)).fetchall())]
 
 

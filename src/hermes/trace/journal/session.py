@@ -212,6 +212,8 @@ class _TurnAssembly:
                 turn.context = self._clean.text(context)
             case records.ReplyRecord(reply=reply):
                 self._add_reply(self._steps.get(records.step_place(event.key).step), reply)
+            case records.WaitingCall(args=args):
+                self._add_waiting(event, args)
             case records.ClaimRecord() as claim:
                 self._claim_tool(event, claim)
             case records.CallRecord() as call:
@@ -235,7 +237,21 @@ class _TurnAssembly:
         step = self._steps.get(records.step_place(key).step) if key.startswith("tool:") else None
         return self.turn.other_tools if step is None else step.tools
 
+    def _add_waiting(self, event: ReadEvent, args: dict[str, Any]) -> None:
+        """A call that waits for an answer: it has begun, and is the same one when it goes on."""
+        place = records.step_place(event.key)
+        step = self._steps.get(place.step)
+        if event.key in self._tools or step is None or place.call >= len(step.tool_calls):
+            return
+        asked = step.tool_calls[place.call]
+        tool = self._tools[event.key] = ToolStep(asked.id, asked.name, self._clean.value(args), event.at)
+        step.tools.append(tool)
+
     def _claim_tool(self, event: ReadEvent, claim: records.ClaimRecord) -> None:
+        waiting = self._tools.get(event.key)
+        if waiting is not None and waiting.status == "running":
+            waiting.args = self._clean.value(claim.args)
+            return
         tool = self._tools[event.key] = ToolStep(claim.id, claim.name, self._clean.value(claim.args), event.at)
         self._tools_of(event.key).append(tool)
 

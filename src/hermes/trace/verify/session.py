@@ -138,7 +138,7 @@ class _TurnPart(msgspec.Struct, frozen=True):
             yield "final", "the answer was never recorded"
 
     def _check_steps(self) -> Iterator[tuple[str, str]]:
-        """Steps: done at most once, and every claim followed by a result."""
+        """Steps: done at most once, and every claim and every wait for an answer followed by a result."""
         done = Counter(event["key"] for event in self.events if event["kind"] == "step_done")
         for key, count in done.items():
             if count > 1:
@@ -146,6 +146,11 @@ class _TurnPart(msgspec.Struct, frozen=True):
         for event in self.events:
             if event["kind"] == "step_claimed" and event["key"] not in done and self._is_whole:
                 yield event["key"], "was started and has no result"
+        for event in self.events:
+            if event["kind"] == "call_waits" and event["key"] not in done and self._is_whole:
+                is_asked = event["body"] is not None and "question" in event["body"]
+                told = "; plugins were told of its question, and not of an answer" if is_asked else ""
+                yield event["key"], f"waited for an answer and never went on{told}"
 
     def _check_attempts(self) -> Iterator[tuple[str, str]]:
         """Model calls: an answer for every model step, and a recorded failure for every failed attempt."""
