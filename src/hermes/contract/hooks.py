@@ -20,6 +20,7 @@ from hermes.contract.fields import (
 )
 from hermes.contract.hook_spec import IGNORED, HookSpec, Pair
 from hermes.contract.model_hooks import AUXILIARY_HOOKS, MODEL_PAIRS
+from hermes.contract.values import APPROVAL_SURFACES, SESSION_END_REASONS, one_of
 
 __all__ = ["HOOKS", "IGNORED", "OBSERVER_SCHEMA", "PAIRS", "HookSpec", "Pair"]
 
@@ -31,7 +32,7 @@ _OLD_AND_NEW = (
     Field("old_session_id", "str", "The conversation that was left."),
     Field("new_session_id", "str", "The conversation that took its place, empty when there is none."),
 )
-_REASON = Field("reason", "str", "`shutdown`, `session_boundary`, `new_session` or `session_expired`.")
+_REASON = Field("reason", "str", f"{one_of(SESSION_END_REASONS)}.")
 
 _FINISH = (
     "Why the answer ended: `stop` when it is whole; `length`, `content_filter`, `refusal`, `pause_turn` or `budget` "
@@ -51,7 +52,8 @@ _SESSION = (
     ),
     HookSpec(
         "on_session_end",
-        "A run of the agent ends, interrupted and incomplete ones included. Once per turn.",
+        "A run of the agent ends, interrupted and incomplete ones included. Once per turn. A turn that waits for an "
+        "answer has not ended.",
         (
             *_TURN,
             Field("api_request_id", "str", "The open attempt when the turn was interrupted, else empty."),
@@ -223,7 +225,11 @@ _TOOL = (
         '{"action": "modify", "args": dict} changes the arguments that it names.',
         live="args",
     ),
-    HookSpec("post_tool_call", "When a tool call is over, whatever its outcome.", (*TOOL_CALL, *_OUTCOME, TRACE)),
+    HookSpec(
+        "post_tool_call",
+        "When a tool call is over, whatever its outcome. A call that waits for an answer is not.",
+        (*TOOL_CALL, *_OUTCOME, TRACE),
+    ),
     HookSpec(
         "transform_tool_result",
         "After `post_tool_call`, before the result reaches the model.",
@@ -251,7 +257,7 @@ _APPROVAL_FIELDS = (
     Field("pattern_key", "str", "The rule that asked, as `always` stores it."),
     Field("pattern_keys", "list[str]", "Every rule that matched."),
     _SESSION_KEY,
-    Field("surface", "str", "Where the question is asked: `cli`, `gateway`, `smart` or `mcp-elicitation`."),
+    Field("surface", "str", f"Where the question is asked: {one_of(APPROVAL_SURFACES)}."),
     *_TURN,
     TOOL_CALL_ID,
 )
@@ -260,7 +266,8 @@ _APPROVAL = (
     HookSpec("pre_approval_request", "Right before a person or a model is asked about a command.", _APPROVAL_FIELDS),
     HookSpec(
         "post_approval_response",
-        "After the answer, or when there was none in time.",
+        "After the answer, or when there was none in time. Once for each `pre_approval_request`, also when the answer "
+        "comes later, in this process or another. A question that is withdrawn because its turn was stopped is denied.",
         (
             *_APPROVAL_FIELDS,
             Field(
@@ -269,7 +276,12 @@ _APPROVAL = (
                 "`once`, `session`, `always`, `deny` or `timeout`; of a model `smart_approve`, `smart_deny` or "
                 "`smart_unsure`, after which a person is asked.",
             ),
-            Field("decided_by", "str", "`aux_llm`, when the surface is `smart`.", always=False),
+            Field(
+                "decided_by",
+                "str",
+                "Who answered: `aux_llm` when the surface is `smart`, else the caller or `owner`, where that is known.",
+                always=False,
+            ),
         ),
     ),
 )
