@@ -269,7 +269,7 @@ class Approvals:
         if answered is not None:
             # The process that asked may have died since; its answer still counts, once.
             until, since = answered.deadline, answered.created_at
-            seconds = self.rules.timeout if until is None else round(until - since)
+            seconds = self.rules.timeout if until is None else round(until - since, 1)
             return self._apply(question, answered.answer or "deny", answered.reason, answered.id, seconds)
         answer = None if question.owed.question else self._ask_model(question)
         if answer is None:

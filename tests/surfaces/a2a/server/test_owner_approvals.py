@@ -89,7 +89,7 @@ def test_the_owner_answers_from_another_process(home: Path, workdir: Path, verb:
         again = run_hermes("approvals", verb, row["id"], home=home, cwd=workdir)
     assert again.returncode == 1 and "does not wait for an answer" in again.stderr
     assert (workdir / "ran").exists() is ran and ("because" in result) is not ran
-    assert shown == ["owner"]
+    assert shown == ["a2a"]
 
 
 def test_no_slot_and_no_thread_is_held_while_a_task_waits(home: Path, workdir: Path) -> None:
@@ -171,7 +171,7 @@ def test_without_an_answer_in_time_the_call_is_denied(home: Path, workdir: Path)
     with ScriptedProvider(SCRIPT) as provider, served(home, workdir, provider, impatient) as agent:
         task_id = agent.rpc("SendMessage", immediately())["result"]["task"]["id"]
         assert artifact_text(ending(agent, task_id)) == "done"
-        assert "in time" in provider.requests[-1].messages[-1]["content"]
+        assert "no answer within" in provider.requests[-1].messages[-1]["content"]
     assert not (workdir / "ran").exists()
 
 
