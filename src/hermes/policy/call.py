@@ -10,7 +10,6 @@ from hermes.policy.paths import PathContext
 from hermes.policy.shell.flow import TERMINAL, Flow
 from hermes.policy.shell.marks import known_part
 
-_VERSION = re.compile(r"[\d.]+$")
 _ASSIGNMENT = re.compile(r"\w+(?:\[[^\]]*\])?\+?=")
 
 
@@ -118,7 +117,7 @@ def base_name(word: str) -> str:
 
 def without_version(program: str) -> str:
     """``python3.12`` is ``python``."""
-    return _VERSION.sub("", program) or program
+    return program.rstrip("0123456789.") or program
 
 
 def is_assignment(word: str) -> bool:

@@ -65,12 +65,31 @@ def _hash(shell: Shell, call: Call) -> Flow:
 
 
 def _read(shell: Shell, call: Call) -> Flow:
+    if call.program != "read":
+        return _read_lines(shell, call)
     names = read_options(call.args, "adinNptu").operands or ["REPLY"]
     lines = (call.stdin.text or "").splitlines()
     value = lines[0] if len(lines) == 1 else UNKNOWN
     for name in names:
         shell.state.assign(name, value if len(names) == 1 else UNKNOWN)
+    shell.evaluate((*names, value))
     return NOTHING
+
+
+def _read_lines(shell: Shell, call: Call) -> Flow:
+    """``mapfile -C COMMAND`` runs a command for its lines."""
+    for callback in call.values("C"):
+        run_text(shell, call, callback)
+    for name in read_options(call.args, "CcdnOsu").operands or ["MAPFILE"]:
+        shell.state.assign(name, UNKNOWN)
+        shell.evaluate([name])
+    return NOTHING
+
+
+def _evaluate(shell: Shell, call: Call) -> Flow:
+    """Builtins that evaluate names or arithmetic among their words."""
+    shell.evaluate(call.args)
+    return output(call)
 
 
 def _set(shell: Shell, call: Call) -> Flow:
@@ -78,11 +97,13 @@ def _set(shell: Shell, call: Call) -> Flow:
         shell.state.positional = call.args[call.args.index("--") + 1 :]
     elif call.args and call.args[0][:1] not in ("-", "+"):
         shell.state.positional = call.args
+    shell.evaluate(call.args)
     return NOTHING
 
 
 def _printf(shell: Shell, call: Call) -> Flow:
     if call.args[:1] == ["-v"] and len(call.args) > 2:
+        shell.evaluate([call.args[1]])
         shell.state.assign(call.args[1], formatted(call.args[2], call.args[3:]))
         return NOTHING
     return output(call)
@@ -163,6 +184,7 @@ BUILTINS: dict[str, Callable[[Shell, Call], Flow]] = by_program(
         "hash": _hash,
         "read mapfile readarray": _read,
         "set": _set,
+        "let test [ wait getopts unset local declare typeset readonly export": _evaluate,
         "printf": _printf,
         "cat": _cat,
         "base64 base32 xxd rev openssl": _decoder,

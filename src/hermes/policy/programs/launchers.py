@@ -14,12 +14,12 @@ from hermes.policy.shell.words import names
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell
 
-SHELLS = names("sh bash zsh dash ksh mksh ash rbash fish csh tcsh yash busybox-sh pwsh-sh lksh ksh93 oksh")
+SHELLS = names("sh bash zsh dash ksh mksh ash rbash fish csh tcsh yash busybox-sh pwsh-sh lksh ksh93 oksh nu xonsh elvish osh ysh ion murex")
 #: Letters of shells that take a value.
 _SHELL_VALUES = "oO"
 _SHELL_NAMES = ("rcfile", "init-file")
 _SHELL_OPTION = re.compile(r"[-+].")
-_STANDARD_INPUT = ("-", "/dev/stdin", "/proc/self/fd/0", "/dev/fd/0")
+STANDARD_INPUT = ("-", "/dev/stdin", "/proc/self/fd/0", "/dev/fd/0")
 
 
 def shell_program(shell: Shell, call: Call) -> Flow:
@@ -45,7 +45,7 @@ def shell_program(shell: Shell, call: Call) -> Flow:
     rest = args[at:]
     if command:
         return run_text(shell, call, rest[0], rest[2:], rest[1:2]) if rest else PROGRAM
-    if reads_input or not rest or rest[0] in _STANDARD_INPUT:
+    if reads_input or not rest or rest[0] in STANDARD_INPUT:
         return run_flow(shell, call, call.stdin, rest)
     return run_file(shell, call, rest[0], rest[1:])
 

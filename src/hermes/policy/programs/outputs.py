@@ -57,7 +57,7 @@ def _echo(call: Call) -> Flow:
         newline = newline and "n" not in args[0]
         args = args[1:]
     text = " ".join(args)
-    return text_flow((escapes(text) if decode else text) + ("\n" if newline else ""))
+    return text_flow((escapes(text, "\0") if decode else text) + ("\n" if newline else ""))
 
 
 def _printf(call: Call) -> Flow:
@@ -82,9 +82,9 @@ def formatted(form: str, values: list[str]) -> str:
             return format(int(value), kind)
         return value
 
-    parts = [_FORMAT.sub(fill, escapes(form))]
+    parts = [_FORMAT.sub(fill, escapes(form, "\0"))]
     while waiting and len(parts) < 64 and len(waiting) < len(values):
-        parts.append(_FORMAT.sub(fill, escapes(form)))
+        parts.append(_FORMAT.sub(fill, escapes(form, "\0")))
     return "".join(parts)
 
 

@@ -28,6 +28,7 @@ from hermes.policy.programs.outputs import output
 from hermes.policy.programs.powershell import PROGRAMS as WINDOWS
 from hermes.policy.programs.powershell import windows
 from hermes.policy.programs.secrets import check_secrets
+from hermes.policy.programs.variables import set_variable
 from hermes.policy.programs.wrappers import LOOSE, WRAPPERS, container, loose_commands, unwrap
 from hermes.policy.shell.flow import PROGRAM, Flow
 from hermes.policy.shell.marks import DECODED, REMOTE, is_known, known_part
@@ -84,6 +85,7 @@ def run(shell: Shell, call: Call) -> Flow:
     shell.check(call)
     taint = check_secrets(shell, call)
     if first in shell.state.functions:
+        shell.evaluate(call.args)
         return shell.call_function(first, call.args, call.stdin)
     flow = _started(shell, call)
     return flow.tainted(taint) if taint else flow
@@ -110,6 +112,10 @@ def _started(shell: Shell, call: Call) -> Flow:
     if program in WINDOWS:
         windows(shell, call)
     inner = unwrap(program, call.args)
+    for word in call.args[: len(call.args) - len(inner)] if inner is not None else ():
+        name, equals, value = word.partition("=")
+        if equals and name.isidentifier():  # env NAME=value COMMAND
+            set_variable(shell, name, value, call.source)
     if inner:
         return shell.run(inner, call)
     if program in _OPEN_SHELLS and call.stdin.origin != "terminal":

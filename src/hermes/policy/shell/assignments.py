@@ -1,33 +1,20 @@
-"""Variable assignments, and variables whose values other programs run."""
+"""Variable assignments."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from hermes.policy.rules.machine.persistence import hides_history, loads_code
+from hermes.policy.programs.variables import set_variable
+from hermes.policy.rules.machine.persistence import hides_history
 from hermes.policy.shell.expander import text_of
 from hermes.policy.shell.flow import NOTHING, Flow
-from hermes.policy.shell.marks import UNKNOWN, is_known
+from hermes.policy.shell.marks import UNKNOWN
 from hermes.policy.shell.state import Value
-from hermes.policy.shell.words import names
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
     from hermes.policy.shell.reader import Shell
-
-#: Variables whose value other programs run as a command.
-_RUN_VARIABLES = names(
-    "GIT_SSH_COMMAND GIT_SSH GIT_EDITOR GIT_PAGER GIT_SEQUENCE_EDITOR GIT_EXTERNAL_DIFF GIT_ASKPASS SSH_ASKPASS "
-    "SUDO_ASKPASS EDITOR VISUAL PAGER MANPAGER BROWSER PROMPT_COMMAND LESSOPEN LESSCLOSE RSYNC_RSH CVS_RSH FCEDIT "
-    "PS0 PS1 PS4 ENV BASH_ENV"
-)
-
-
-#: Variables that would change this agent's own safeguards.
-_OWN_SETTING = re.compile(r"YOLO|MODE|APPROV|ACCEPT_HOOKS|TRUST")
-
 
 def assign(shell: Shell, node: Node, _stdin: Flow) -> Flow:
     """``name=value``, ``name+=value``, ``name=(…)`` and ``name[i]=value``."""
@@ -45,7 +32,7 @@ def assign(shell: Shell, node: Node, _stdin: Flow) -> Flow:
     append = any(child.type == "+=" for child in node.children)
     shell.state.assign(text_of(name), known, append=append)
     if isinstance(known, str):
-        _run_assigned(shell, text_of(name), known, text_of(node))
+        set_variable(shell, text_of(name), known, text_of(node))
     return NOTHING
 
 
@@ -78,10 +65,11 @@ def declare(shell: Shell, node: Node, stdin: Flow) -> Flow:
             continue
         word = shell.expander.value(child)
         reference = reference or (word.startswith("-") and "n" in word)
+        shell.evaluate([word])
         name_text, equals, value = word.partition("=")
         if equals:
             shell.state.assign(name_text, value)
-            _run_assigned(shell, name_text, value, text_of(node))
+            set_variable(shell, name_text, value, text_of(node))
     return NOTHING
 
 
@@ -92,17 +80,3 @@ def unset(shell: Shell, node: Node, _stdin: Flow) -> Flow:
         if hides_history(text_of(child), ""):
             shell.report("wipe-logs", text_of(node))
     return NOTHING
-
-
-def _run_assigned(shell: Shell, name: str, value: str, source: str) -> None:
-    """Report a variable that other programs run, or that would disable the agent's own safeguards."""
-    if name.startswith("HERMES_") and _OWN_SETTING.search(name) and value not in ("", "0", "false"):
-        shell.report("own-runtime", source)
-    if loads_code(name, value):
-        shell.report("load-code", source)
-    if hides_history(name, value):
-        shell.report("wipe-logs", source)
-    if name in _RUN_VARIABLES and is_known(value) and (" " in value or value.startswith("$(")):
-        shell.read_apart(value)
-    if name in ("ENV", "BASH_ENV") and (text := shell.content_of(value).text):
-        shell.read_apart(text)

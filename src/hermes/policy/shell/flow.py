@@ -31,7 +31,7 @@ class Flow:
     def as_value(self) -> str:
         """The text as a command substitution gives it, or the marker for unknown text."""
         if self.text is not None:
-            return self.text.rstrip("\n")
+            return self.text.replace("\0", "").rstrip("\n")
         mark = REMOTE if self.origin == "remote" else DECODED if self.origin == "decoded" else UNKNOWN
         return mark + self.secret
 

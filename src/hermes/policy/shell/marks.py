@@ -50,3 +50,9 @@ def taint_of(text: str) -> str:
 def is_known(text: str) -> bool:
     """Whether no part of the text is unknown."""
     return UNKNOWN not in text and REMOTE not in text and DECODED not in text
+
+
+def is_subscript(text: str) -> bool:
+    """Whether bash would run a command in evaluating the text as a name or as arithmetic: ``a[$(command)]``."""
+    start = text.find("[") if "$(" in text or "`" in text else -1
+    return start > 0 and text[start - 1].isidentifier() and ("$(" in text[start:] or "`" in text[start:])

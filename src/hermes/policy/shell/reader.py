@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,7 +15,7 @@ from hermes.policy.scripts import Script, ScriptReader
 from hermes.policy.shell.assignments import assign, assign_for_now, declare, restore, unset
 from hermes.policy.shell.expander import Expander, same_line, text_of
 from hermes.policy.shell.flow import A_FILE, NOTHING, PROGRAM, SECRET_FILE, TERMINAL, Flow, joined
-from hermes.policy.shell.marks import UNKNOWN, is_known
+from hermes.policy.shell.marks import UNKNOWN, is_known, is_subscript
 from hermes.policy.shell.redirection import WORDS, Redirects, add_redirect, read_redirects
 from hermes.policy.shell.state import ShellState, Value, merged
 from hermes.policy.shell.syntax import parse
@@ -90,6 +90,7 @@ class Shell:
     def read(self, text: str, stdin: Flow = TERMINAL) -> Flow:
         """Analyse a script in this shell; returns its output."""
         self.budget.spend(len(text))
+        text = text.replace("\0", "")  # as a shell does
         if self._scripts >= _DEEPEST_SCRIPT:
             self.report("unreadable", text)
             return PROGRAM
@@ -357,6 +358,16 @@ class Shell:
         """The value of a backquoted command substitution."""
         return self.read_apart(text.replace("\\`", "`").replace("\\\\", "\\")).as_value()
 
+    def expand_text(self, text: str) -> None:
+        """Analyse the substitutions in a text that is expanded only when something evaluates it."""
+        self.read_apart(': "' + text.replace('"', '\\"') + '"')
+
+    def evaluate(self, words: Iterable[str]) -> None:
+        """Analyse words that bash evaluates as names or arithmetic: a subscript in them is expanded."""
+        for word in words:
+            if is_subscript(word):
+                self.expand_text(word)
+
     def process_path(self, node: Node) -> str:
         """The path of a process substitution; remembers its content."""
         reads = text_of(node).startswith("<")
@@ -373,6 +384,11 @@ class Shell:
         for path in paths:
             if taint and (node := self._sinks.pop(path, None)) is not None:
                 self._inside(node, PROGRAM.tainted(taint))
+
+    def _quoted(self, node: Node, _stdin: Flow) -> Flow:
+        """A quoted text as an operand of ``[[`` or in arithmetic."""
+        self.evaluate([text_of(node)[1:-1]])
+        return NOTHING
 
     def _embedded(self, node: Node, _stdin: Flow) -> Flow:
         self.expander.value(node)  # for the substitutions in it
@@ -405,6 +421,7 @@ class Shell:
         "for_statement": _for,
         "function_definition": _function,
         **dict.fromkeys(("command_substitution", "process_substitution", "string", "expansion"), _embedded),
-        **dict.fromkeys(("comment", "word", "number", "raw_string", "ansi_c_string"), _nothing),
+        **dict.fromkeys(("comment", "word", "number", "ansi_c_string"), _nothing),
+        "raw_string": _quoted,
         "ERROR": _stray,
     }

@@ -48,9 +48,9 @@ def double_quoted(text: str, variable: Callable[[str], str], backticks: Callable
     return _DOUBLE.sub(undo, text)
 
 
-def escapes(text: str) -> str:
-    """Text of ``$'…'``, ``echo -e`` and ``printf``."""
-    return _ANSI_C.sub(_escape, text) if "\\" in text else text
+def escapes(text: str, null: str = "") -> str:
+    """Text of ``$'…'``, ``echo -e`` and ``printf``; ``null`` stands for a byte of zero."""
+    return _ANSI_C.sub(lambda match: _escape(match) or null, text) if "\\" in text else text
 
 
 def _escape(match: re.Match[str]) -> str:
