@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from policy.corpus import judge
-from policy.heldout import second_author, unseen
+from policy.heldout import second_author, third_author, unseen
 from policy.heldout.dangerous import ASK, HARDLINE
 from policy.heldout.everyday import EVERYDAY
+from policy.heldout.third_hidden import HIDDEN
 
 
 def test_dangerous_commands_are_asked_about_or_refused() -> None:
@@ -48,3 +49,13 @@ def test_commands_that_the_rules_were_not_developed_with(
     alarms = [command for command in everyday if judge(command).decision != "allow"]
     assert len(missed) <= 0.05 * len(dangerous), missed
     assert len(alarms) <= 0.02 * len(everyday), alarms
+
+
+def test_hardline_commands_of_a_third_author_are_refused() -> None:
+    missed = [command for command in third_author.HARDLINE if judge(command).decision != "hardline"]
+    assert not missed, "\n".join(missed)
+
+
+def test_hardline_commands_in_other_programs_options_do_not_run() -> None:
+    missed = [command for command in HIDDEN if judge(command).decision == "allow"]
+    assert len(missed) <= 0.02 * len(HIDDEN), "\n".join(missed)

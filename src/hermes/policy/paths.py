@@ -18,6 +18,8 @@ _VITAL = names(
     "/library /private /private/etc /private/var /system /system/library /users /volumes /cores /mnt/c /mnt/c/users "
     "/mnt/c/windows /c /c/users /c/windows /cygdrive/c"
 )
+#: Of these, the folders without which a machine does not start or let anyone in; the others hold data.
+_SYSTEM_FOLDER = re.compile(r"/(?:bin|boot|dev|etc|home|lib\w*|proc|root|run|sbin|sys|usr|var|system|library|users)")
 _USER_FOLDER = re.compile(r"/(?:home|users|mnt/c/users|c/users)/[^/]+")
 _DRIVE = re.compile(r"([a-z]):(?:/(?:windows|users|program files[^/]*)?)?/?\*?(?:\.\*)?")
 _EVERYTHING = re.compile(r"(?:\*+|\?\*|\.\*|\.\?\*|\.\?\?\*|\.\[[!^]\.?\]\*|\*\.\*)")
@@ -153,6 +155,11 @@ class PathContext:
             names = (*_VITAL, self.home)
             return any(_matches(name, folder) for name in names if name != "/")
         return False
+
+    def is_system(self, path: str) -> bool:
+        """Whether the path is the root, or a folder of the system right below it."""
+        folder = _without_everything(self.resolve(path)).lower() if self.is_vital(path) else ""
+        return folder == "/" or (folder.count("/") == 1 and _SYSTEM_FOLDER.fullmatch(folder) is not None)
 
     def is_raw_device(self, path: str) -> bool:
         """Whether the path is a raw device: a disk, a partition, memory."""

@@ -141,9 +141,10 @@ DANGEROUS = (
         "del /s /q *.obj",
         "Remove-Item -Recurse -Force ./build",
     ),
-    *ask("move-system-tree", "mv ~ /tmp/old", "sudo mv /etc /etc.bak"),
+    *hardline("move-system-tree", "sudo mv /etc /etc.bak", "mv /* /mnt", "sudo mv / x"),
+    *ask("move-vital-tree", "mv ~ /tmp/old", "sudo mv /usr/local /opt/local"),
     *ask("device-write", 'dd if=x.iso of="/dev/$DISK"'),
-    *ask("partition-disk", "fdisk /dev/sda", "parted /dev/sda mklabel gpt", "lvremove vg0/data"),
+    *ask("partition-disk", "fdisk /dev/sda", "parted /dev/sda rm 1", "lvremove vg0/data"),
     *ask(
         "world-writable",
         "chmod 777 x",
@@ -154,7 +155,8 @@ DANGEROUS = (
         "chmod ugo=rwx f",
     ),
     *ask("set-user-id", "chmod u+s /opt/tool", "chmod 4755 tool"),
-    *ask("recursive-permissions", "chmod -R 755 /", "sudo chown -R alice /usr", "chmod -R go-rwx ~"),
+    *hardline("system-permissions", "chmod -R 755 /", "sudo chown -R alice /usr", "setfacl -R -b /", "chgrp -R x /*"),
+    *ask("recursive-permissions", "sudo chown -R alice /usr/local", "chmod -R go-rwx ~"),
     *ask("recursive-chown-root", "chown -R root:root .", "sudo chown -R root /srv/app", "chown --recursive 0:0 data"),
     *ask(
         "stop-service",

@@ -119,7 +119,8 @@ EVERYDAY: tuple[str, ...] = (
     "cargo clippy --all-targets -- -D warnings",
     "RUSTFLAGS='-C target-cpu=native' cargo build",
     "RUSTC_WRAPPER=sccache cargo build",
-    "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc cargo build --target aarch64-unknown-linux-gnu",
+    "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc "
+    "cargo build --target aarch64-unknown-linux-gnu",
     "cargo install --path .",
     "npm ci",
     "npm run build",
@@ -129,7 +130,7 @@ EVERYDAY: tuple[str, ...] = (
     "npm i -D typescript @types/node",
     "npm exec -- eslint .",
     "npm pkg set scripts.test='vitest run' && npm test",
-    "echo '{\"name\":\"x\",\"scripts\":{\"build\":\"tsc -p .\"}}' > package.json && npm run build",
+    'echo \'{"name":"x","scripts":{"build":"tsc -p ."}}\' > package.json && npm run build',
     "npx -y create-vite@latest app",
     "npx tsc --noEmit",
     "npm config get registry",

@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call
-from hermes.policy.programs.launchers import STANDARD_INPUT, run_flow, run_text
+from hermes.policy.programs.launchers import run_flow, run_text
 from hermes.policy.programs.options import git_loads, git_settings, texts_among
+from hermes.policy.programs.projects import run_project_files
 from hermes.policy.shell.flow import SECRET_FILE
 from hermes.policy.shell.words import names
 
@@ -83,8 +84,7 @@ def run_options(shell: Shell, call: Call) -> None:
         run_text(shell, call, text)
     if call.program == "git":
         _git(shell, call)
-    if call.program in ("make", "gmake"):
-        _makefile(shell, call)
+    run_project_files(shell, call)
     if call.program in _REMOTE_RUNNERS:
         _remote(shell, call)
     if call.stdin.text:
@@ -132,56 +132,3 @@ def _remote(shell: Shell, call: Call) -> None:
                 if shell.findings_of(rest, Call(rest, call.source, call.paths)).any:
                     shell.report("wrapped-command", call.source)
                     return
-
-
-def _makefile(shell: Shell, call: Call) -> None:
-    """Rules for make: those that this command line or session wrote, and others as far as hardline rules go."""
-    files = call.values("f", "file", "makefile") or ["Makefile", "makefile", "GNUmakefile"]
-    for name in files:
-        text = (call.stdin if name in STANDARD_INPUT else shell.content_of(name)).text
-        if text:
-            shell.report("inline-code", call.source)
-            _run_recipes(shell, call, text)
-        elif script := shell.script_at(name):
-            wanted = [word for word in call.options.operands if "=" not in word]
-            with shell.subshell(**script.trust):
-                _run_recipes(shell, call, script.text, wanted)
-
-
-def _run_recipes(shell: Shell, call: Call, text: str, wanted: list[str] | None = None) -> None:
-    """Judge the recipes of the targets that are made; of all when it is not known which."""
-    lines = [line for line in text.replace("\\\n", " ").splitlines() if line.strip() and not line.startswith("#")]
-    recipes: dict[str, list[str]] = {}
-    needs: dict[str, list[str]] = {}
-    current = ""
-    for line in lines:
-        head, colon, rest = line.partition(":")
-        if line[:1] in "\t " and current:
-            recipes[current].append(line.strip().lstrip("@-+"))
-        elif colon and not rest.startswith("=") and "=" not in head:
-            for target in head.split():
-                current = target
-                prerequisites, _, recipe = rest.partition(";")
-                recipes.setdefault(current, []).extend([recipe] if recipe.strip() else [])
-                needs.setdefault(current, []).extend(prerequisites.split())
-        else:
-            recipes.setdefault("", []).append(line.strip().lstrip("@-+"))
-    if wanted is None:
-        chosen = list(recipes)
-    else:
-        first = next((target for target in recipes if target and not target.startswith(".")), "")
-        chosen = _reachable(wanted or [first], needs)
-    for target in chosen:
-        for recipe in recipes.get(target, ()):
-            run_text(shell, call, recipe)
-
-
-def _reachable(targets: list[str], needs: dict[str, list[str]]) -> list[str]:
-    found: list[str] = []
-    waiting = list(targets)
-    while waiting and len(found) < 200:
-        target = waiting.pop(0)
-        if target not in found:
-            found.append(target)
-            waiting += needs.get(target, [])
-    return found

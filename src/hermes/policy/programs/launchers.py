@@ -14,7 +14,10 @@ from hermes.policy.shell.words import names
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell
 
-SHELLS = names("sh bash zsh dash ksh mksh ash rbash fish csh tcsh yash busybox-sh pwsh-sh lksh ksh93 oksh nu xonsh elvish osh ysh ion murex")
+SHELLS = names(
+    "sh bash zsh dash ksh mksh ash rbash fish csh tcsh yash busybox-sh pwsh-sh lksh ksh93 oksh nu xonsh "
+    "elvish osh ysh ion murex"
+)
 #: Letters of shells that take a value.
 _SHELL_VALUES = "oO"
 _SHELL_NAMES = ("rcfile", "init-file")
@@ -130,6 +133,7 @@ def _run_script(shell: Shell, call: Call, script: Script) -> Flow | None:
 _SSH_VALUES = "BbcDEeFIiJLlmOopQRSWw"
 _XARGS_VALUES = "adEILlnPsR"
 _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
+_FD_RUNS = ("-x", "-X", "--exec", "--exec-batch")
 
 
 def ssh(shell: Shell, call: Call) -> Flow:
@@ -177,9 +181,9 @@ def find(shell: Shell, call: Call) -> Flow:
     args = call.args
     start = next((at for at, word in enumerate(args) if word[:1] in ("-", "(", "!")), len(args))
     roots = [word for word in args[:start] if not word.startswith("-")] or ["."]
-    at = start
+    at, runs = start, _FIND_RUNS if call.program.endswith("find") else _FD_RUNS
     while at < len(args):
-        if args[at] not in _FIND_RUNS:
+        if args[at] not in runs:
             at += 1
             continue
         inner: list[str] = []
@@ -187,6 +191,8 @@ def find(shell: Shell, call: Call) -> Flow:
         while at < len(args) and args[at] != ";" and not (args[at] == "+" and inner[-1:] == ["{}"]):
             inner.append(args[at])
             at += 1
+        if runs is _FD_RUNS and not any("{" in word for word in inner):
+            inner.append("{}")
         below = [root.rstrip("/") + "/" + UNKNOWN for root in roots]
         for path in below:
             shell.run([word.replace("{}", path) for word in inner], call, PROGRAM)
@@ -199,6 +205,8 @@ def parallel(shell: Shell, call: Call) -> Flow:
     marks = [at for at, word in enumerate(words) if word.startswith(":::")]
     command = words[: marks[0]] if marks else words
     coming = [word for word in words[marks[0] :] if not word.startswith(":::")] if marks else _words_of(call.stdin)
+    if not command and not marks:  # each line is a command
+        return run_flow(shell, call, call.stdin)
     for item in coming[:16] or [UNKNOWN]:
         text = " ".join(command)
         run_text(shell, call, text.replace("{}", item) if "{}" in text else f"{text} {item}".strip())

@@ -36,7 +36,6 @@ _TEXT_OPTIONS = by_program(
         "git": "-x --exec --upload-pack --receive-pack --extcmd --open-files-in-pager --tree-filter --index-filter "
         "--env-filter --msg-filter --commit-filter --parent-filter --sendmail-cmd --smtp-server --to-cmd --cc-cmd "
         "--header-cmd",
-        "make gmake": "--eval -E",
         "rg": "--pre --hostname-bin",
         "fzf": "--preview --bind",
         "sk skim": "--preview --bind -c --cmd",

@@ -44,11 +44,12 @@ _LAUNCHERS: dict[str, Callable[[Shell, Call], Flow]] = by_program(
         " ".join(SHELLS): shell_program,
         "ssh autossh mosh": ssh,
         "xargs gxargs": xargs,
-        "find gfind fd": find,
+        "find gfind fd fdfind": find,
         "watch viddy": joined_words,
         "parallel": parallel,
     }
 )
+_DOWNLOADERS = names("curl wget")
 #: Programs that an unknown program must not get as arguments, and that a pattern for a name may match.
 _DESTROYERS = ("rm", "dd", "mkfs", "shred", "wipefs")
 _NOTABLE = names(
@@ -95,6 +96,8 @@ def _started(shell: Shell, call: Call) -> Flow:
     program = call.program
     builtin = BUILTINS.get(program)
     if builtin is not None:
+        if program in _DOWNLOADERS:
+            run_options(shell, call)
         return builtin(shell, call)
     run_options(shell, call)
     if _DYNAMIC_LOADER.match(program):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from shlex import quote, split
 from typing import TYPE_CHECKING
 
 from hermes.policy.programs.options import git_loads, git_setting
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 #: Variables whose value a program runs as a command.
 _COMMANDS = re.compile(
-    r"(?:\w*_)?(?:PAGER|EDITOR|BROWSER|ASKPASS)|VISUAL|FCEDIT|GIT_(?:SSH|SSH_COMMAND|EXTERNAL_DIFF|PROXY_COMMAND)"
+    r"\w*(?:PAGER|EDITOR|BROWSER|ASKPASS)|VISUAL|FCEDIT|GIT_(?:SSH|SSH_COMMAND|EXTERNAL_DIFF|PROXY_COMMAND)"
     r"|(?:RSYNC|CVS|BORG)_RSH|LESS(?:OPEN|CLOSE)|\w*_PASSWORD_COMMAND|\w*PASSCOMMAND|FZF_\w*COMMAND"
     r"|RUSTC|RUSTDOC|RUSTC_(?:WORKSPACE_)?WRAPPER|CARGO_BUILD_RUSTC\w*|CARGO_TARGET_\w+_(?:RUNNER|LINKER)"
     r"|CMAKE_\w*_(?:LAUNCHER|COMPILER)|CC|CXX|CPP|LD|AR|FC|HOSTCC|(?:CC|CXX|AR|LD)_\w+"
@@ -57,13 +58,20 @@ def set_variable(shell: Shell, name: str, value: str, source: str) -> None:
         if text := shell.content_of(value).text:
             shell.read_apart(text)
     elif name in _OPTIONS:
-        shell.read_apart(f"{_OPTIONS[name]} {value}")
+        shell.read_apart(f"{_OPTIONS[name]} {' '.join(map(quote, _split(value)))}")
     elif _COMMANDS.fullmatch(name):
         shell.read_apart(value.lstrip("|- ").replace("%s", "x"))
     elif name.startswith("GIT_CONFIG_"):
         _git(shell, name, value, source)
     else:
         shell.evaluate([value])
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return split(text)
+    except ValueError:  # an open quote
+        return text.split()
 
 
 def _git(shell: Shell, name: str, value: str, source: str) -> None:

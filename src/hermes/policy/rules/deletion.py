@@ -7,10 +7,10 @@ import re
 from hermes.policy.call import Call, read_options
 from hermes.policy.rules.rule import Rule, prefix
 from hermes.policy.shell.marks import is_known
-from hermes.policy.shell.words import names
+from hermes.policy.shell.words import by_program, names
 
 _RM = "rm grm srm trash-rm rimraf del-cli"
-_FIND = "find gfind fd"
+_FIND = "find gfind fd fdfind"
 _XARGS = "xargs gxargs parallel"
 _XARGS_VALUES = "adEILlnPsR"
 #: Tests of ``find`` that restrict the result.
@@ -67,6 +67,15 @@ def _xargs_removes(call: Call) -> bool:
     return _names_rm(inner[:1])
 
 
+def _xargs_removes_vital(call: Call) -> bool:
+    """``ls -d /* | xargs rm -r``: what is deleted stands in the part of the pipeline before."""
+    inner = read_options(call.args, _XARGS_VALUES)
+    listed = call.around.partition("|")[0].split()[1:]
+    if not _xargs_removes(call) or not inner.has("rR", "recursive") or not _NARROWING.isdisjoint(listed):
+        return False
+    return any(word[:1] in ("/", "~") and call.paths.is_vital(word) for word in listed)
+
+
 _LISTING = re.compile(
     r"\b(?:find|fd|fdfind|ls|locate|rg|grep|ag|git|du|stat|tree|comm|sort|kubectl|docker|aws|ps|jq|sqlite3|psql|freeze|scan)\b"
 )
@@ -105,11 +114,43 @@ def _rsync_deletes_vital(call: Call) -> bool:
     return deletes and any(map(call.paths.is_vital, call.options.operands[-1:]))
 
 
+#: Archivers with the option by which they delete what they have packed.
+_PACKS_AND_DELETES = by_program(
+    {
+        "tar gtar bsdtar": ("", "remove-files"),
+        "zip": ("m", "move"),
+        "7z 7za 7zr": ("", ""),
+        "rar": ("", ""),
+    }
+)
+
+
+def _archive_deletes(call: Call) -> bool:
+    letters, name = _PACKS_AND_DELETES[call.program]
+    if not name:
+        return not {"-sdel", "-df", "-dw"}.isdisjoint(call.args)
+    return call.options.has(letters, name)
+
+
+def _moves_system(call: Call) -> bool:
+    return any(map(call.paths.is_system, call.options.operands[:-1]))
+
+
+def _moves_vital(call: Call) -> bool:
+    return any(map(call.paths.is_vital, call.options.operands[:-1]))
+
+
 RULES = (
     Rule(
         "delete-system-tree",
         "deletes the system, a system directory or a home directory",
-        {_RM: _removes_vital_tree, _FIND: _find_removes_vital, "rsync": _rsync_deletes_vital},
+        {
+            _RM: _removes_vital_tree,
+            _FIND: _find_removes_vital,
+            "rsync": _rsync_deletes_vital,
+            _XARGS: _xargs_removes_vital,
+            " ".join(_PACKS_AND_DELETES): lambda call: _archive_deletes(call) and _names_vital(call),
+        },
         hardline=True,
     ),
     Rule(
@@ -129,6 +170,7 @@ RULES = (
         {
             "rm grm unlink trash gio rmtrash": _deletes_listed,
             _XARGS: _xargs_deletes,
+            " ".join(_PACKS_AND_DELETES): _archive_deletes,
             "shred srm wipe sfill bleachbit": lambda call: bool(call.options.operands),
         },
     ),
@@ -137,7 +179,9 @@ RULES = (
     ),
     Rule(
         "move-system-tree",
-        "moves a system directory or a home directory away",
-        {"mv gmv": lambda call: any(map(call.paths.is_vital, call.options.operands[:-1]))},
+        "moves the system or a system directory away",
+        {"mv gmv": _moves_system},
+        hardline=True,
     ),
+    Rule("move-vital-tree", "moves a home directory or a directory of the system away", {"mv gmv": _moves_vital}),
 )

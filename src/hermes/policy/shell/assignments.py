@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from hermes.policy.shell.reader import Shell
 
+
 def assign(shell: Shell, node: Node, _stdin: Flow) -> Flow:
     """``name=value``, ``name+=value``, ``name=(…)`` and ``name[i]=value``."""
     name, value = node.child_by_field_name("name"), node.child_by_field_name("value")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.policy.call import Call
-from hermes.policy.rules.rule import REDIRECTED, Predicate, Rule, option
+from hermes.policy.rules.rule import REDIRECTED, Predicate, Rule, any_of, option
 from hermes.policy.rules.targets import written_paths
 from hermes.policy.shell.words import names
 
@@ -74,6 +74,7 @@ RULES = (
             "badblocks": _wipes_if(option("w")),
             "hdparm": _wipes_if(lambda call: any("erase" in name or "trim" in name for name in call.options.names)),
             "sgdisk sfdisk": _wipes_if(option("Zz", "zap-all", "delete", "wipe")),
+            "parted": _wipes_if(any_of("mklabel mktable")),
         },
         hardline=True,
     ),

@@ -7,6 +7,7 @@ import re
 from hermes.policy.call import Call
 from hermes.policy.rules.rule import Rule
 
+_PROGRAMS = "chmod gchmod chown gchown chgrp gchgrp chattr setfacl"
 _EXPLICIT = re.compile(r"(?:^|,)[ug]*[oa][ugoa]*[+=][rxXst]*w|(?:^|,)=[rxXst]*w")
 _SETUID = re.compile(r"(?:^|,)[ugoa]*[+=][rwxX]*s")
 
@@ -34,7 +35,12 @@ def _is_recursive(call: Call) -> bool:
 
 
 def _vital_recursive(call: Call) -> bool:
-    return _is_recursive(call) and any(map(call.paths.is_vital, call.options.operands[1:]))
+    return _is_recursive(call) and any(map(call.paths.is_vital, call.options.operands))
+
+
+def _system_recursive(call: Call) -> bool:
+    """The root or a folder of the system."""
+    return _is_recursive(call) and any(map(call.paths.is_system, call.options.operands))
 
 
 def _gives_to_root(call: Call) -> bool:
@@ -43,12 +49,18 @@ def _gives_to_root(call: Call) -> bool:
 
 
 RULES = (
+    Rule(
+        "system-permissions",
+        "changes the permissions or owners of the system and all below it",
+        {_PROGRAMS: _system_recursive},
+        hardline=True,
+    ),
     Rule("world-writable", "lets every user change a file", {"chmod gchmod": _opens_to_all}),
     Rule("set-user-id", "lets every user run a file as its owner", {"chmod gchmod": _sets_id}),
     Rule(
         "recursive-permissions",
         "changes permissions of a system or home directory and all below it",
-        {"chmod gchmod chown chgrp chattr setfacl": _vital_recursive},
+        {_PROGRAMS: _vital_recursive},
     ),
     Rule("recursive-chown-root", "gives a directory tree to root", {"chown gchown chgrp": _gives_to_root}),
 )
