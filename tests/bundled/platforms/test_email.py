@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack
+from dataclasses import replace
 from email.message import EmailMessage
 from typing import Any
 
+import msgspec
 import pytest
 
 from hermes.base.errors import ConfigError
+from hermes.bundled.platforms.email import parse
 from hermes.bundled.platforms.email.adapter import EmailAdapter
-from hermes.bundled.platforms.email.mail import (
-    IncomingMail,
-    NotForUs,
-    html_to_text,
-    is_authenticated,
-    make_answer,
-    parse_mail,
-    without_quotation,
-)
+from hermes.bundled.platforms.email.imap import ImapClient
+from hermes.bundled.platforms.email.mail import IncomingMail, NotForUs, ParsedContent, ParsedHeader, make_answer
+from hermes.bundled.platforms.email.parse import html_to_text, parse_content, parse_header, without_quotation
 from hermes.bundled.platforms.email.settings import EmailSettings
-from hermes.surfaces.gateway.adapter import PlatformConfig
+from hermes.surfaces.gateway.adapter import PlatformConfig, SessionSource
+from hermes.tools import parser_process
+from hermes.tools.terminal.background import ProcessTable
 from support.adapter_rig import running_adapter
 from support.chat_servers import MailServers, mail_servers
 from support.waiting import wait_until
@@ -43,6 +42,15 @@ def mail(text: str = "Hello", **headers: str) -> EmailMessage:
             message[name.replace("_", "-")] = value
     message.set_content(text)
     return message
+
+
+def parse_mail(raw: bytes, own_address: str) -> IncomingMail:
+    """What the adapter makes of the answers of the parser, in this process."""
+    header = msgspec.convert(parse_header(raw, own_address, ""), ParsedHeader)
+    if header.mail is None:
+        raise NotForUs(header.refused)
+    content = msgspec.convert(parse_content(raw), ParsedContent)
+    return replace(header.mail, text=content.text, attachments=content.attachments)
 
 
 # -- parsing ---------------------------------------------------------------------------------------------------------
@@ -135,7 +143,7 @@ def test_only_what_is_new_is_kept() -> None:
 def test_only_our_own_server_vouches_for_a_sender() -> None:
     def vouched(*headers: str) -> bool:
         raw = "".join(f"Authentication-Results: {one}\r\n" for one in headers).encode() + mail().as_bytes()
-        return is_authenticated(raw, "mx.me.test", "ann@example.test")
+        return parse_header(raw, OWN, "mx.me.test")["is_vouched"]
 
     assert vouched("mx.me.test; spf=fail smtp.mailfrom=x.test; dmarc=pass (p=none) header.from=example.test")
     assert vouched("mx.me.test 1; dkim=pass header.d=example.test header.s=k")
@@ -245,6 +253,85 @@ def test_what_is_not_for_us_is_read_and_left(servers: MailServers) -> None:
         servers.deliver(mail("Three within an hour", Message_ID="<c@x>"))
         wait_until(lambda: servers.unread() == 0)
         assert [event.text.split("\n")[-1] for event in rig.events] == ["One", "Two"]
+
+
+class OneUser:
+    """The part of a gateway that says who is let in: Ann."""
+
+    def __init__(self) -> None:
+        self.access = self.host = self.runtime = self
+        self.processes = ProcessTable()
+
+    def sender(self, source: SessionSource) -> str | None:
+        return source.user_id if source.user_id == "ann@example.test" else None
+
+    async def blocking(self, work: Callable[..., Any], *args: Any) -> Any:
+        return work(*args)
+
+
+def test_the_content_of_a_mail_is_fetched_only_when_its_sender_is_known(
+    servers: MailServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sections: list[str] = []
+    fetch = ImapClient.fetch
+
+    async def noted(self: ImapClient, uid: int, section: str = "", most: int = 0) -> bytes:
+        sections.append(section)
+        return await fetch(self, uid, section, most)
+
+    monkeypatch.setattr(ImapClient, "fetch", noted)
+    mailbox = adapter(servers)
+    mailbox.gateway_runner = OneUser()
+    with running_adapter(mailbox) as rig:
+        servers.deliver(mail("Forged"), vouched=False)
+        servers.deliver(mail("Robot", Auto_Submitted="auto-replied"))
+        servers.deliver(mail("Long", X_Long="x" * 120_000))
+        wait_until(lambda: servers.unread() == 0)
+        assert (sections, rig.events) == (["HEADER"] * 3, [])
+        servers.deliver(mail("I am Eve", From="eve@example.test", Message_ID="<eve@x>"))
+        stranger = rig.next_event()
+        assert stranger.source is not None
+        assert (stranger.source.user_id, "I am Eve" in stranger.text, stranger.files) == ("eve@example.test", False, [])
+        assert sections == ["HEADER"] * 4, "the gateway offers her a pairing code; nobody reads what she wrote"
+        servers.deliver(mail("I am Ann", Message_ID="<known@x>"))
+        assert rig.next_event().text.endswith("I am Ann")
+        assert sections == [*["HEADER"] * 5, ""]
+
+
+def test_a_mail_is_parsed_in_another_process(servers: MailServers, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_args: object) -> dict[str, Any]:
+        raise AssertionError("a mail was parsed in the process of the gateway")
+
+    for name in ("parse_header", "parse_content", "html_to_text", "message_from_bytes"):
+        monkeypatch.setattr(parse, name, fails)
+    message = mail("plain", Message_ID="<apart@x>")
+    message.set_content("<p>grün</p>", subtype="html")
+    message.add_attachment(bytes(range(256)), maintype="application", subtype="zip", filename="a.zip")
+    with running_adapter(adapter(servers)) as rig:
+        servers.deliver(message)
+        event = rig.next_event()
+        assert event.text.endswith("grün")
+        (file,) = event.files
+
+        async def content() -> bytes:
+            return await file.read(1_000)
+
+        assert rig.call(content()) == bytes(range(256))
+
+
+def test_a_mail_that_stops_the_parser_stops_nothing_else(servers: MailServers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limits of the process end it in the middle of its work; here a shorter one of time."""
+    monkeypatch.setattr(parser_process, "LIMITED", parser_process.LIMITED.replace("(30, 30)", "(1, 1)"))
+    bomb = mail("", Message_ID="<bomb@x>")
+    bomb.set_content("<!--" * 200_000, subtype="html")
+    with running_adapter(adapter(servers)) as rig:
+        servers.deliver(bomb)
+        wait_until(lambda: servers.unread() == 0, "the mail to be given up")
+        # A Python whose parser is quick reads it as a mail without text, or as its text.
+        assert all("<!--" in event.text for event in rig.events)
+        rig.events.clear()
+        servers.deliver(mail("Still there?", Message_ID="<later@x>"))
+        assert rig.next_event().text.endswith("Still there?")
 
 
 def test_a_mail_that_is_not_stored_stays_unread(servers: MailServers) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
-from signal import SIGKILL
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -20,12 +17,10 @@ from hermes.tools.results import tool_error, tool_result
 
 if TYPE_CHECKING:
     from hermes.base.http.client import HttpClient, HttpResponse
-    from hermes.tools.terminal.child_process import ChildProcess
 
 _MAX_REDIRECTS = 5
 _ACCEPT = "text/html,application/xhtml+xml,application/json,text/*;q=0.9,application/pdf;q=0.8,*/*;q=0.5"
 _TEXT_TYPES = ("application/json", "application/xml", "application/yaml", "application/javascript", "application/toml")
-_EXTRACT_SECONDS = 30.0
 #: Most characters of a document that are extracted; a call returns a part of them.
 _MAX_EXTRACTED = 2_000_000
 _INSTALL = "reading it needs the extra web-tools: run 'hermes install web-tools'"
@@ -179,45 +174,13 @@ def _extracted(kind: str, data: bytes, url: str, content_type: str, context: Too
     return Page(url, found.content, content_type, found.title)
 
 
-def _kill(child: ChildProcess) -> None:
-    child.signal(SIGKILL)
-
-
 def _run_extraction(kind: str, data: bytes, url: str, context: ToolContext) -> _Extracted:
-    from hermes.tools.terminal.child_process import ChildProcess
-    from hermes.tools.terminal.environment import child_environment
+    from hermes.tools.parser_process import run_parser
 
-    script = str(Path(__file__).with_name("extract.py"))
-    interrupt = context.scope.interrupt
-    env = child_environment({"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}, context.confinements.redactor).variables
-    with interrupt.starting():
-        child = ChildProcess(
-            [sys.executable, "-I", script, kind, url, str(_MAX_EXTRACTED)],
-            cwd="/",
-            env=env,
-            stdin="pipe",
-            keep_stderr=False,
-            supervisor=context.processes.supervisor,
-        )
-        forget = interrupt.add_callback(lambda: _kill(child))
-    deadline = time.monotonic() + _EXTRACT_SECONDS
-    answer = bytearray()
+    program = Path(__file__).with_name("extract.py")
+    arguments = (kind, url, str(_MAX_EXTRACTED))
+    answer = run_parser(program, arguments, data, context.scope.interrupt, context.processes.supervisor)
     try:
-        try:
-            child.write(data, _EXTRACT_SECONDS)
-        except OSError:
-            pass  # it ended before it had read everything; what it says is below
-        child.close_input()
-        while (left := deadline - time.monotonic()) > 0 and (piece := child.read(left)) != b"":
-            answer += piece or b""
-            interrupt.check()
-    finally:
-        if child.exit_code() is None:
-            child.stop(grace=0)
-        forget()
-        child.close()
-    interrupt.check()
-    try:
-        return msgspec.json.decode(bytes(answer), type=_Extracted)
+        return msgspec.json.decode(answer, type=_Extracted)
     except msgspec.DecodeError:
         return _Extracted(error=f"the document took too long or too much memory to read ({len(data):,} bytes)")

@@ -7,7 +7,10 @@ import time
 from collections import OrderedDict, deque
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
 
 from hermes.surfaces.gateway.adapter import (
     MessageEvent,
@@ -16,12 +19,13 @@ from hermes.surfaces.gateway.adapter import (
     PlatformConfig,
     PluginHttp,
     SendResult,
+    SessionSource,
     run_in_thread,
 )
 from hermes.surfaces.gateway.platforms.receiving import ConnectionFailed, ReceivingAdapter
 
 from .imap import ImapClient, ImapError
-from .mail import ADDRESS, IncomingMail, NotForUs, is_authenticated, make_answer, parse_mail
+from .mail import ADDRESS, IncomingMail, NotForUs, ParsedContent, ParsedHeader, make_answer
 from .settings import EmailSettings
 from .smtp import SmtpError, check_login, send_mail
 
@@ -30,6 +34,10 @@ _REMEMBERED = 500
 #: Servers end an IDLE after half an hour, routers forget a silent connection earlier.
 _IDLE_SECONDS = 9 * 60.0
 _HOUR = 3600.0
+#: Headers that a person's mail has are far below; the server adds a few.
+_MOST_HEADER_BYTES = 100_000
+
+P = TypeVar("P", ParsedHeader, ParsedContent)
 
 
 class EmailAdapter(ReceivingAdapter[EmailSettings]):
@@ -117,45 +125,68 @@ class EmailAdapter(ReceivingAdapter[EmailSettings]):
         await client.mark_seen(uid)
 
     async def _read(self, client: ImapClient, uid: int) -> IncomingMail:
+        """A mail for us. Its content is not looked at before its sender is known to be let in."""
         settings = self._settings
         size = await client.size(uid)
         if size > settings.max_bytes:
             raise NotForUs(f"it has {size:,} bytes, and {settings.max_bytes:,} are allowed")
-        raw = await client.fetch(uid)
-        try:
-            mail = parse_mail(raw, settings.address)
-            vouched = not settings.require_authentication or is_authenticated(raw, settings.authserv_id, mail.sender)
-        except NotForUs:
-            raise
-        except Exception as error:  # the standard parser has its own ways to fail on what strangers send
-            raise NotForUs(f"it cannot be parsed ({type(error).__name__})") from error
-        if not vouched:
+        mail, is_vouched = await self._parse_header(await client.fetch(uid, "HEADER", _MOST_HEADER_BYTES + 1))
+        if settings.require_authentication and not is_vouched:
             raise NotForUs(f"{settings.authserv_id} does not vouch for its sender {mail.sender}")
-        if not mail.text and not mail.attachments:
+        self._count(mail.sender)
+        if not await self.lets_in(self._source(mail)):
+            return mail  # the gateway decides what a stranger is told; what the stranger wrote plays no part in it
+        content = await self._parse(ParsedContent, await client.fetch(uid), "content")
+        if not content.text and not content.attachments:
             raise NotForUs("it is empty")
-        times = self._received.setdefault(mail.sender, deque())
+        return replace(mail, text=content.text, attachments=content.attachments)
+
+    async def _parse_header(self, raw: bytes) -> tuple[IncomingMail, bool]:
+        """The mail without its content, and whether our own server vouches for its sender."""
+        if len(raw) > _MOST_HEADER_BYTES:
+            raise NotForUs(f"its header has more than {_MOST_HEADER_BYTES:,} bytes")
+        settings = self._settings
+        found = await self._parse(ParsedHeader, raw, "header", settings.address, settings.authserv_id)
+        if found.mail is None:
+            raise NotForUs("it has no header")
+        return found.mail, found.is_vouched
+
+    async def _parse(self, kind: type[P], raw: bytes, *arguments: str) -> P:
+        """What the parser says of a mail. Raises ``NotForUs``."""
+        answer = await self.parse_apart(Path(__file__).with_name("parse.py"), arguments, raw)
+        try:
+            found = msgspec.json.decode(answer, type=kind)
+        except msgspec.DecodeError:
+            raise NotForUs(f"it took too long or too much memory to parse ({len(raw):,} bytes)") from None
+        if found.refused:
+            raise NotForUs(found.refused)
+        return found
+
+    def _count(self, sender: str) -> None:
+        times = self._received.setdefault(sender, deque())
         now = time.monotonic()
         while times and times[0] < now - _HOUR:
             times.popleft()
-        if len(times) >= settings.max_per_hour:
-            raise NotForUs(f"{mail.sender} has sent {len(times)} mails within an hour")
+        if len(times) >= self._settings.max_per_hour:
+            raise NotForUs(f"{sender} has sent {len(times)} mails within an hour")
         times.append(now)
-        return mail
 
-    def _event(self, mail: IncomingMail, message_id: str) -> MessageEvent:
-        text = mail.text
-        if mail.subject and not mail.references and not text.startswith("/"):
-            text = f"Subject: {mail.subject}\n\n{text}"
-        source = self.build_source(
+    def _source(self, mail: IncomingMail) -> SessionSource:
+        return self.build_source(
             mail.sender,
             chat_name=mail.sender,
             user_id=mail.sender,
             user_name=mail.sender_name or mail.sender,
             thread_id=mail.thread or None,
         )
+
+    def _event(self, mail: IncomingMail, message_id: str) -> MessageEvent:
+        text = mail.text
+        if mail.subject and not mail.references and not text.startswith("/"):
+            text = f"Subject: {mail.subject}\n\n{text}"
         kind = MessageType.COMMAND if text.startswith("/") else MessageType.TEXT
         files = [MessageFile(one.name, one.media_type, len(one.data), one.read) for one in mail.attachments]
-        return MessageEvent(text, kind, source, message_id=message_id, files=files)
+        return MessageEvent(text, kind, self._source(mail), message_id=message_id, files=files)
 
     # -- answering ---------------------------------------------------------------------------------------------------
 
@@ -180,11 +211,11 @@ class EmailAdapter(ReceivingAdapter[EmailSettings]):
         try:
             if client.uid_validity != int(validity):
                 return None
-            raw = await client.fetch(int(uid), "HEADER")
+            raw = await client.fetch(int(uid), "HEADER", _MOST_HEADER_BYTES + 1)
         finally:
             await client.close()
         try:
-            return parse_mail(raw, self._settings.address) if raw else None
+            return (await self._parse_header(raw))[0] if raw else None
         except NotForUs:
             return None
 

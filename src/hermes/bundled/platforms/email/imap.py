@@ -111,9 +111,13 @@ class ImapClient:
         responses = await self.command("UID", "FETCH", str(uid), "(UID RFC822.SIZE)")
         return next((one.number("RFC822.SIZE") for one in responses if one.number("UID") == uid), 0)
 
-    async def fetch(self, uid: int, section: str = "") -> bytes:
-        """A mail, or the section of it such as ``HEADER``, without a change of its flags; empty when it is gone."""
-        responses = await self.command("UID", "FETCH", str(uid), f"(UID BODY.PEEK[{section}])")
+    async def fetch(self, uid: int, section: str = "", most: int = 0) -> bytes:
+        """A mail, or the section of it such as ``HEADER``, without a change of its flags; empty when it is gone.
+
+        ``most`` is how many bytes are wanted at most; 0 means all.
+        """
+        part = f"<0.{most}>" if most else ""
+        responses = await self.command("UID", "FETCH", str(uid), f"(UID BODY.PEEK[{section}]{part})")
         return next((one.literals[0] for one in responses if one.number("UID") == uid and one.literals), b"")
 
     async def mark_seen(self, uid: int) -> None:

@@ -140,7 +140,7 @@ class SlackAdapter(ReceivingAdapter[SlackSettings]):
         user, channel = _id(payload.get("user")), _id(payload.get("channel"))
         gateway = self.gateway_runner
         source = self.build_source(channel, chat_type="group", user_id=user)
-        if gateway is None or not user or await gateway.blocking(gateway.access.sender, source) is None:
+        if gateway is None or not user or not await self.lets_in(source):
             self.log.warning("Slack: a click of a user who was not let in is ignored")
             return
         offers = gateway.host.plugins.offers("slack_action_handler")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from hermes.base.errors import HermesError
@@ -19,6 +20,8 @@ from hermes.surfaces.gateway.adapter import (
     MessageType,
     PlatformConfig,
     SendResult,
+    SessionSource,
+    run_in_thread,
 )
 from hermes.surfaces.gateway.platforms.settings import PlatformSettings
 
@@ -129,6 +132,19 @@ class ReceivingAdapter(BasePlatformAdapter, Generic[S]):
         if message.sent_at:
             event.timestamp = datetime.fromtimestamp(message.sent_at, UTC)
         await self.handle_message(event)
+
+    async def lets_in(self, source: SessionSource) -> bool:
+        """Whether the gateway takes messages of this sender; with no gateway, everyone's are taken."""
+        gateway = self.gateway_runner
+        return gateway is None or await gateway.blocking(gateway.access.sender, source) is not None
+
+    async def parse_apart(self, program: Path, arguments: Sequence[str], data: bytes) -> bytes:
+        """What a parser of strangers' bytes prints, see ``run_parser``. The event loop does not wait for it."""
+        from hermes.tools.parser_process import run_parser
+
+        gateway = self.gateway_runner
+        supervisor = None if gateway is None else gateway.host.runtime.processes.supervisor
+        return await run_in_thread(lambda interrupt: run_parser(program, arguments, data, interrupt, supervisor))
 
     # -- what the gateway calls -----------------------------------------------------------------------------------
 
