@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from hermes.plugins.compat.chats.platform_helpers import MessageDeduplicator, TextBatchAggregator, redact_phone
 from hermes.plugins.compat.messages import EphemeralReply, MessageEvent
-from hermes.plugins.compat.platform_helpers import MessageDeduplicator, TextBatchAggregator, redact_phone
 from hermes.plugins.compat.terminal_setup import prompt_checklist
 from support import HostFactory
 from support.compat_rig import namespace
@@ -141,7 +141,7 @@ def test_an_identity_has_one_process(rig: Rig, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     status = namespace(rig, "gateway.status")
     take = (
-        "from hermes.plugins.compat.platform_helpers import acquire_scoped_lock as take\n"
+        "from hermes.plugins.compat.chats.platform_helpers import acquire_scoped_lock as take\n"
         "is_ours, held = take('bot', 'token')\nprint(is_ours, (held or {}).get('metadata'))"
     )
 

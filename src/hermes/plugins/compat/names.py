@@ -93,7 +93,8 @@ def _content(host: PluginHost, row: str) -> Names:
     source: ModuleType | None = None
     for word in row.split():
         if word.endswith(":"):
-            source = import_module(f"hermes.{word[:-1]}" if "." in word else f"{__package__}.{word[:-1]}")
+            place = word[:-1].replace("/", ".")
+            source = import_module(f"hermes.{place}" if "." in word else f"{__package__}.{place}")
             continue
         theirs, _, ours = word.rpartition("=")
         value = getattr(source, ours.removesuffix("()"))

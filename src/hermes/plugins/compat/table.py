@@ -9,7 +9,7 @@ import re
 
 _ADAPTER_NAMES = (
     "platforms: BasePlatformAdapter MessageHandler messages: EphemeralReply MessageEvent MessageType Platform "
-    "PlatformConfig ProcessingOutcome SendResult SessionSource build_session_key received_files: adapter_helpers() "
+    "PlatformConfig ProcessingOutcome SendResult SessionSource build_session_key chats/received_files: adapter_helpers() "
     "received_files()"
 )
 _PRINTED_NAMES = (
@@ -49,11 +49,11 @@ NAMES = {
     "gateway.platform_registry": "platforms: PlatformEntry PlatformRegistry platform_registry=PlatformRegistry()",
     "gateway.platforms.base": _ADAPTER_NAMES,
     "gateway.platforms.event": _ADAPTER_NAMES,
-    "gateway.platforms.helpers": "platform_helpers: MessageDeduplicator TextBatchAggregator platform_helpers() "
+    "gateway.platforms.helpers": "chats/platform_helpers: MessageDeduplicator TextBatchAggregator platform_helpers() "
     "redact_phone strip_markdown",
     "gateway.run": "platforms: run()",
     "gateway.session": "messages: SessionSource build_session_key canonical_whatsapp_identifier",
-    "gateway.status": "platform_helpers: acquire_scoped_lock release_all_scoped_locks release_scoped_lock",
+    "gateway.status": "chats/platform_helpers: acquire_scoped_lock release_all_scoped_locks release_scoped_lock",
     "gateway.whatsapp_identity": "messages: canonical_whatsapp_identifier expand_whatsapp_aliases",
     "hermes_cli.cli_output": f"{_PRINTED_NAMES} prompt=prompt_or_empty",
     "hermes_cli.colors": "terminal_setup: Colors color should_use_color",
