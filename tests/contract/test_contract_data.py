@@ -63,7 +63,7 @@ EXPECTED = {
     "post_approval_response": f"{APPROVAL} choice decided_by",
     "subagent_start": FAMILY,
     "subagent_stop": f"{FAMILY} child_summary child_status duration_ms",
-    "pre_gateway_dispatch": "event gateway session_store",
+    "pre_gateway_dispatch": "event gateway session_store sender_state pairing",
     "pre_command": "session_id session_key platform surface command alias_used args_raw",
 }
 

@@ -338,6 +338,8 @@ class GatewayMessage(Event, frozen=True, kw_only=True):
     event: object
     gateway: object
     session_store: object
+    sender_state: str = "known"
+    pairing: bool = False
 
 
 # -- commands ---------------------------------------------------------------------------------------------------

@@ -317,13 +317,17 @@ _SUBAGENT = (
 _GATEWAY = (
     HookSpec(
         "pre_gateway_dispatch",
-        "A message has arrived on a chat platform, before it reaches a session.",
+        "A message has arrived on a chat platform or a webhook, before it reaches a session. Also one whose sender was "
+        "not let in: it reaches none, whatever plugins answer.",
         (
             Field("event", "object", "The message as its platform delivered it.", "raw"),
             Field("gateway", "object", "The gateway that received it.", "raw"),
             Field("session_store", "object", "The gateway's sessions.", "raw"),
+            Field("sender_state", "str", "`known` when the sender was let in, else `unknown`."),
+            Field("pairing", "bool", "Whether unknown senders are offered a code in direct chats, to be let in with."),
         ),
-        'The first {"action": "skip" | "rewrite" | "allow", ...} decides.',
+        'The first {"action": "skip" | "rewrite" | "allow", ...} decides about a message of a known sender. Of an '
+        "unknown sender only `skip` counts: no code is offered.",
     ),
 )
 

@@ -10,6 +10,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +60,12 @@ def test_irc_and_a_webhook(home: Path, workdir: Path, tmp_path: Path, monkeypatc
         with configured_host(
             home, workdir, provider, gateway=GatewayConfig(platforms=platforms), options=options
         ) as host:
+            seen: list[tuple[str, str, str]] = []
+
+            def note(event: Any, sender_state: str, **_: Any) -> None:
+                seen.append((str(event.source.platform), event.text, sender_state))
+
+            host.hooks.subscribe("pre_gateway_dispatch", "recorder", note)
             gateway = Gateway(host, ["irc", "webhook"])
             stop = asyncio.Event()
             loop = asyncio.new_event_loop()
@@ -79,5 +86,11 @@ def test_irc_and_a_webhook(home: Path, workdir: Path, tmp_path: Path, monkeypatc
                 loop.call_soon_threadsafe(stop.set)
                 thread.join(HANG)
                 loop.close()
+        assert [(platform, state) for platform, _, state in seen] == [
+            ("irc", "known"),
+            ("webhook", "known"),
+            ("irc", "unknown"),
+        ]
+        assert seen[1][1] == "Build x failed" and "let me in" in seen[2][1]
         assert len(provider.requests) == 2, "a second delivery of a webhook is the same turn"
         person.close()

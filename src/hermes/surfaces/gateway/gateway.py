@@ -288,7 +288,7 @@ class Gateway:
         """Check and store a message. None when it is refused, or was there before. Blocks."""
         sender = self.access.sender(source, is_trusted=event.internal)
         if sender is None:
-            self._answer_stranger(source)
+            self._hear_stranger(event, source)
             return None
         notice = "" if event.internal else self._refusal(event, source, sender)
         if notice:
@@ -318,6 +318,15 @@ class Gateway:
         if chat is not None and len(chat) >= self.config.max_queued:
             return f"{len(chat)} messages of this chat wait already. Please send it again later."
         return ""
+
+    def _hear_stranger(self, event: MessageEvent, source: SessionSource) -> None:
+        """Show plugins a message of an unknown user, as many a minute as of a known one, and answer it."""
+        user = f"{source.platform}:{source.user_id or source.chat_id}"
+        is_shown = self.host.hooks.pre_gateway_dispatch is not None and not self._limiter.retry_after(user)
+        if is_shown:
+            event.text = self.host.redactor.mask_known(event.text or "")
+        if not is_shown or self.pass_hooks(event, is_known=False):
+            self._answer_stranger(source)
 
     def _answer_stranger(self, source: SessionSource) -> None:
         """Offer a pairing code to an unknown user in a direct chat; others get no answer."""
@@ -387,12 +396,22 @@ class Gateway:
             made.sender = work.sender
         return made
 
-    def pass_hooks(self, event: MessageEvent) -> bool:
-        """Let plugins skip or rewrite a message. False when it is skipped. Blocks."""
+    def pass_hooks(self, event: MessageEvent, *, is_known: bool = True) -> bool:
+        """Let plugins skip or rewrite a message. False when it is skipped. Blocks.
+
+        ``is_known``: its sender was let in. A plugin cannot do that: what it answers comes after the check.
+        """
         emit = self.host.hooks.pre_gateway_dispatch
         if emit is None:
             return True
-        for answer in emit(GatewayMessage(event=event, gateway=self, session_store=self.session_store)):
+        arrived = GatewayMessage(
+            event=event,
+            gateway=self,
+            session_store=self.session_store,
+            sender_state="known" if is_known else "unknown",
+            pairing=self.config.pairing,
+        )
+        for answer in emit(arrived):
             if not isinstance(answer.value, dict):
                 continue
             value = cast("dict[str, Any]", answer.value)

@@ -259,6 +259,7 @@ _BY_NAME: dict[str, Callable[[SampleSession], Any]] = {
     "reason": _is("new_session"),
     "new_session_id": lambda story: f"{story.session_id}_next",
     "sender_id": _is("user-1"),
+    "sender_state": _is("known"),
     **dict.fromkeys(("assistant_response", "response_text", "final_response"), _says("Here are the files.")),
     **dict.fromkeys(("attempt", "retry_count", "returncode", "assistant_tool_call_count"), _is(0)),
     "changed_paths": lambda story: [] if story.flavour == "minimal" else ["src/main.py"],

@@ -116,7 +116,9 @@ class GatewayChat:
         if await services.blocking(services.inbox.count_attempt, work.message.number) > services.config.max_attempts:
             await self._give_up(work, f"it was tried {services.config.max_attempts} times")
             return
-        if not work.event.internal and not await services.blocking(services.pass_hooks, work.event):
+        # A message without an id was made by a command of another one, which plugins have seen.
+        is_made = work.event.internal and not work.event.message_id
+        if not is_made and not await services.blocking(services.pass_hooks, work.event):
             await self._finish(work)
             return
         if is_for_commands(services.host, work.event):
