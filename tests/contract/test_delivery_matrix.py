@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hermes.base.config.schema.gateway import GatewayPlatformConfig
 from hermes.base.config.schema.sections import FallbackConfig
 from hermes.base.scope import Interrupt, Scope
 from hermes.contract.events import ToolStarted
@@ -32,7 +33,10 @@ from hermes.testing import (
 )
 from support import HostFactory, run_hermes, start_hermes, write_config
 from support.approval_rig import RISKY, says
+from support.chat_servers import free_port
 from support.delivery import EXPECTED, PENDING, Counts
+from support.gateway_rig import GatewayRig
+from support.signed_posts import post_signed
 from support.surfaces import Prompt
 
 #: A scenario drives one session of a host and closes it.
@@ -205,6 +209,7 @@ SCENARIOS: dict[str, tuple[Any, Scenario, dict[str, Any]]] = {
     "fallback behind the same bad key": ([failure(401)], _fall_back_with("test-key"), {}),
     "blocked by hook": ([tool_call("terminal", {"command": "true"}), text("ok")], _block, {}),
     "headless denial": ([tool_call("terminal", {"command": "true"}), text("ok")], _want_approval, {}),
+    "approved approval": ([tool_call("terminal", {"command": RISKY}), text("ok")], _answer_with("once"), {}),
     "denied approval": ([tool_call("terminal", {"command": RISKY}), text("ok")], _answer_with("deny"), {}),
     "approval timeout": ([tool_call("terminal", {"command": RISKY}), text("ok")], _answer_with("timeout"), {}),
     "interrupt during model call": ([hanging()], _interrupt_model, {}),
@@ -247,6 +252,36 @@ def test_a_path_fires_exactly_what_the_table_says(
 def _compare(name: str, fired: Counter[str]) -> None:
     expected: Counts = {site: count for site, count in EXPECTED[name].items() if count}
     assert dict(fired) == expected
+
+
+@pytest.mark.parametrize("name", ["chat message", "chat message of an unknown sender", "webhook delivery"])
+def test_a_message_to_the_gateway_fires_exactly_what_the_table_says(
+    home: Path, workdir: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret, port = "secret-of-the-build-route", free_port()
+    monkeypatch.setenv("WEBHOOK_SECRET_BUILD", secret)
+    route = {"prompt": "go", "deliver": "line:alice"}
+    webhook = GatewayPlatformConfig(extra={"port": port, "routes": {"build": route}})
+    with ScriptedProvider([text("hi")]) as provider:
+        rig = GatewayRig(home, workdir, provider)
+        running = rig.start(
+            platforms=("line", "webhook"), line={"allowed_users": ["alice"]}, others={"webhook": webhook}
+        )
+        recorder = EventRecorder().attach(running.host.hooks)
+        client = rig.client()
+        try:
+            if name == "webhook delivery":
+                for _ in range(2):  # the second one is the same delivery
+                    assert post_signed(port, b"{}", secret) == 202
+                client.hear()
+            elif name == "chat message":
+                assert client.ask("go") == "hi"
+            else:
+                assert "I do not know you yet" in client.ask("go", "bob")
+        finally:
+            rig.close()
+    _compare(name, Counter(recorder.names(middleware=True)))
+    assert recorder.breaches() == []
 
 
 PLUGIN = """
@@ -355,4 +390,5 @@ def test_the_table_names_only_hooks_there_are_and_says_what_is_pending() -> None
     assert {site for row in EXPECTED.values() for site in row} <= sites
     assert not PENDING.keys() & EXPECTED.keys()
     processes = {"one-shot exit", "SIGTERM", "killed in a model call", "resumed after that"}
-    assert EXPECTED.keys() == SCENARIOS.keys() | processes | {"killed in a tool", "resumed after that tool"}
+    gateway = {"chat message", "chat message of an unknown sender", "webhook delivery"}
+    assert EXPECTED.keys() == SCENARIOS.keys() | processes | gateway | {"killed in a tool", "resumed after that tool"}

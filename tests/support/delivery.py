@@ -77,6 +77,7 @@ EXPECTED: dict[str, Counts] = {
     "fallback behind the same bad key": _UNANSWERED | _model(failed=1) | _STOPPED,
     "blocked by hook": _ANSWERED | _model(ok=2) | _tools(refused=1),
     "headless denial": _ANSWERED | _model(ok=2) | _tools(refused=1),
+    "approved approval": _ANSWERED | _model(ok=2) | _tools(run=1, commands=1) | _ASKED,
     "denied approval": _ANSWERED | _model(ok=2) | _tools(refused=1) | _ASKED,
     "approval timeout": _ANSWERED | _model(ok=2) | _tools(refused=1) | _ASKED,
     "interrupt during model call": _UNANSWERED | _model(failed=1) | _STOPPED,
@@ -108,6 +109,9 @@ EXPECTED: dict[str, Counts] = {
     # The first attempt fails and is repeated.
     "summary that is repeated": _ANSWERED | _model(ok=1) | _aux(2),
     "side call interrupted": _UNANSWERED | _aux(1) | _STOPPED,
+    "chat message": {**_ANSWERED, "pre_gateway_dispatch": 1} | _model(ok=1),
+    "chat message of an unknown sender": {"pre_gateway_dispatch": 1},
+    "webhook delivery": {**_ANSWERED, "pre_gateway_dispatch": 1} | _model(ok=1),
     "one-shot exit": _ANSWERED | _model(ok=2) | _tools(run=1, commands=1),
     "SIGTERM": _UNANSWERED | _model(failed=1) | _STOPPED,
     # Two processes each: the one that died, and the one that finished the turn.

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
-import hmac
 import threading
-import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +14,12 @@ from hermes.surfaces.gateway.gateway import Gateway
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text
 from support.chat_servers import IrcClient, free_port, ngircd
 from support.configured import configured_host
+from support.signed_posts import post_signed
 from support.waiting import HANG, wait_until
 
 
 def answer(request: RecordedRequest) -> ScriptedReply:
     return text(f"Answer to {request.last_user_text.splitlines()[0]}")
-
-
-def post_signed(port: int, body: bytes, secret: str) -> int:
-    sent_at = str(int(time.time()))
-    digest = hmac.new(secret.encode(), f"msg_1.{sent_at}.".encode() + body, hashlib.sha256).digest()
-    headers = {
-        "webhook-id": "msg_1",
-        "webhook-timestamp": sent_at,
-        "webhook-signature": f"v1,{base64.b64encode(digest).decode()}",
-    }
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/webhooks/build", body, headers)
-    with urllib.request.urlopen(request, timeout=HANG) as response:
-        return response.status
 
 
 def test_irc_and_a_webhook(home: Path, workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
