@@ -103,17 +103,23 @@ class Turn:
             reason = str(failure)
             raise
         except BaseException as failure:
-            if not isinstance(failure, Exception) and not culprit_of(failure):
-                raise
-            text = str(failure) if isinstance(failure, HermesError) else culprit_of(failure) or describe(failure)
-            error = reason = self._runtime.redactor.redact(text)
+            error = reason = self._words_of(failure)
             error_type = type(failure).__name__
             answer = self._close_unanswered("failed", error, failure)
         else:
             if (emit := self._runtime.hooks.post_llm_call) is not None:
                 self._hooks.answered(emit, answer, self._finish_reason)  # it is stored, whatever the hooks do
         finally:
-            self._tell_end(status, word, reason)
+            ending = word or status
+            stopped, ended = self._runtime.hooks.agent_loop_stopped, self._runtime.hooks.on_session_end
+            if ending == status:  # one that waits for an answer has not ended
+                if stopped is not None:
+                    self._hooks.stopped(stopped, self._why_stopped(status), reason or self._budget_spent)
+                if ended is not None:
+                    self._hooks.ended(ended, status, reason, self._finish_reason)
+            log.info(
+                "turn %d %s after %d steps%s", self._journal.ordinal + 1, ending, self._steps, reason and f": {reason}"
+            )
             current_scope.reset(token)
         return TurnResult(
             session_id=self._scope.session_id,
@@ -131,15 +137,13 @@ class Turn:
             error_type=error_type,
         )
 
-    def _tell_end(self, status: TurnStatus, word: str, reason: str) -> None:
-        """Fire the hooks of the end, and log it. ``word`` is for a turn that waits for an answer: it has not ended."""
-        hooks = self._runtime.hooks
-        if hooks.agent_loop_stopped is not None and not word:
-            self._hooks.stopped(hooks.agent_loop_stopped, self._why_stopped(status), reason or self._budget_spent)
-        if hooks.on_session_end is not None and not word:
-            self._hooks.ended(hooks.on_session_end, status, reason, self._finish_reason)
-        told = (self._journal.ordinal + 1, word or status, self._steps, reason and f": {reason}")
-        log.info("turn %d %s after %d steps%s", *told)
+    def _words_of(self, failure: BaseException) -> str:
+        """What is said of a failure. One that is not the turn's is raised again."""
+        culprit = culprit_of(failure)
+        if not isinstance(failure, Exception) and not culprit:
+            raise failure
+        text = str(failure) if isinstance(failure, HermesError) else culprit or describe(failure)
+        return self._runtime.redactor.redact(text)
 
     def _why_stopped(self, status: TurnStatus) -> str:
         """What stopped the loop before the model had ended it; empty when nothing did."""
