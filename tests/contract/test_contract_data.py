@@ -21,6 +21,7 @@ FAMILY = (
     "child_role child_goal"
 )
 
+STREAM = f"{TURN} api_request_id iteration model provider platform surface"
 AUXILIARY = f"aux_task plugin purpose {RUNTIME} retry_count streaming message_count started_at"
 
 #: What plugins written for the contract read, hook by hook.
@@ -47,6 +48,10 @@ EXPECTED = {
         f"{RUNTIME} api_duration started_at ended_at status_code retry_count max_retries retryable reason error "
         "middleware_trace request"
     ),
+    "on_stream_start": STREAM,
+    "on_stream_delta": f"{STREAM} delta kind",
+    "on_stream_end": f"{STREAM} final_text finished error",
+    "on_interim_message": f"{STREAM} text already_streamed",
     "pre_auxiliary_call": (
         f"{AUXILIARY} request_messages system_prompt tool_count approx_input_tokens request_char_count max_tokens "
         "request"

@@ -199,6 +199,11 @@ def _with_child(answer: Any) -> dict[str, Any]:
 SCENARIOS: dict[str, tuple[Any, Scenario, dict[str, Any]]] = {
     "ok": ([text("hi")], _ask, {}),
     "tool ok": ([tool_call("terminal", {"command": "true"}), text("ok")], _ask, {}),
+    "words beside a tool call": (
+        [tool_calls([("terminal", {"command": "true"})], content="I look."), text("ok")],
+        _ask,
+        {},
+    ),
     "tool error": ([tool_call("read_file", {"path": "missing"}), text("sorry")], _ask, {}),
     "unknown tool": ([tool_call("fly", {}), text("sorry")], _ask, {}),
     "bad arguments": ([tool_call("read_file", "{"), text("sorry")], _ask, {}),
@@ -245,13 +250,24 @@ def test_a_path_fires_exactly_what_the_table_says(
         host = make_host(provider, journal_url=url, **options)
         recorder = EventRecorder().attach(host.hooks)
         drive(host, recorder)
-    _compare(name, Counter(recorder.names(middleware=True)))
+    _compare(name, _counts(recorder))
     assert recorder.breaches() == []
 
 
-def _compare(name: str, fired: Counter[str]) -> None:
-    expected: Counts = {site: count for site, count in EXPECTED[name].items() if count}
-    assert dict(fired) == expected
+def _counts(recorder: EventRecorder) -> Counter[str]:
+    """How often each site fired; of the pieces of streams, how many attempts had any."""
+    with_pieces = {one["api_request_id"] for one in recorder.of("on_stream_delta")}
+    fired = Counter(recorder.names(middleware=True, streams=True))
+    if with_pieces:
+        fired["on_stream_delta"] = len(with_pieces)
+    return fired
+
+
+def _compare(name: str, fired: Counter[str], *, of_queued: bool = True) -> None:
+    """``of_queued``: whether the process lived to deliver what was queued."""
+    wanted = {site for site in EXPECTED[name] if of_queued or site in MIDDLEWARE or not HOOKS[site].is_queued}
+    expected: Counts = {site: count for site, count in EXPECTED[name].items() if count and site in wanted}
+    assert {site: count for site, count in fired.items() if of_queued or site in wanted} == expected
 
 
 @pytest.mark.parametrize("name", ["chat message", "chat message of an unknown sender", "webhook delivery"])
@@ -280,7 +296,7 @@ def test_a_message_to_the_gateway_fires_exactly_what_the_table_says(
                 assert "I do not know you yet" in client.ask("go", "bob")
         finally:
             rig.close()
-    _compare(name, Counter(recorder.names(middleware=True)))
+    _compare(name, _counts(recorder))
     assert recorder.breaches() == []
 
 
@@ -327,9 +343,15 @@ def events_file(home: Path, tmp_path: Path) -> Path:
 def _fired(events_file: Path) -> list[Counter[str]]:
     """How often each hook fired, for each process in the order of their first event."""
     processes: dict[int, Counter[str]] = {}
+    attempts: set[tuple[int, str]] = set()
     for line in events_file.read_text().splitlines():
-        pid, name, *_ = json.loads(line)
-        processes.setdefault(pid, Counter())[name] += 1
+        pid, name, attempt, _ = json.loads(line)
+        fired = processes.setdefault(pid, Counter())
+        if name == "on_stream_delta":
+            attempts.add((pid, attempt))
+            fired[name] = sum(process == pid for process, _ in attempts)
+        else:
+            fired[name] += 1
     return list(processes.values())
 
 
@@ -378,7 +400,7 @@ def test_a_killed_turn_that_is_resumed_fires_nothing_twice(
         run_hermes("chat", "--continue", "-Q", home=home, cwd=workdir, env=env)
         whole = run_hermes("trace", "verify", "--all", home=home, cwd=workdir)
     first, second = _fired(events_file)
-    _compare(killed, first)
+    _compare(killed, first, of_queued=False)
     _compare(resumed, second)
     assert whole.returncode == 0, whole.stdout
     ids = [json.loads(line)[2] for line in events_file.read_text().splitlines() if '"pre_api_request"' in line]

@@ -62,6 +62,7 @@ def test_keywords_are_made_from_the_event_without_what_is_unset(hook: str) -> No
     hooks.subscribe(hook, "p", take)
     event = some(HOOK_EVENTS[hook])
     getattr(hooks, hook)(event)
+    assert hooks.flush(30) == []
     expected = {
         name: value
         for name, value in msgspec.structs.asdict(event).items()

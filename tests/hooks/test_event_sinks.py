@@ -12,13 +12,14 @@ from hermes.contract.events import (
     AttemptAnswered,
     AttemptStarted,
     Event,
+    StreamDelta,
     TerminalOutputTransform,
     TextDelta,
     ToolEnded,
     ToolStarted,
 )
 from hermes.contract.hooks import HOOKS
-from hermes.hooks.sinks import SINK_HOOKS
+from hermes.hooks.sinks import DEFAULT_EVENTS, SINK_HOOKS
 from hermes.hooks.table import Hooks
 from hermes.testing import PluginHarness
 from support.events import some
@@ -38,10 +39,20 @@ def test_a_sink_gets_the_event_that_was_emitted(hooks: Hooks) -> None:
 def test_without_types_it_gets_every_event_of_a_run(hooks: Hooks) -> None:
     seen: list[Event] = []
     observed = hooks.subscribe_events("p", seen.append)
-    assert sorted(observed) == sorted(SINK_HOOKS.values()) == sorted(name for name in HOOKS if hooks.has(name))
-    for kind, hook in SINK_HOOKS.items():
-        getattr(hooks, hook)(some(kind))
-    assert [type(event) for event in seen] == list(SINK_HOOKS)
+    assert observed == [hook for hook in SINK_HOOKS.values() if not hook.startswith(("on_stream", "on_interim"))]
+    assert sorted(observed) == sorted(name for name in HOOKS if hooks.has(name))
+    for kind in DEFAULT_EVENTS:
+        getattr(hooks, SINK_HOOKS[kind])(some(kind))
+    assert [type(event) for event in seen] == list(DEFAULT_EVENTS)
+
+
+def test_the_pieces_of_a_stream_are_for_a_sink_that_names_them(hooks: Hooks) -> None:
+    seen: list[Event] = []
+    assert hooks.subscribe_events("p", seen.append, events=[StreamDelta]) == ["on_stream_delta"]
+    assert hooks.on_stream_delta is not None
+    hooks.on_stream_delta(some(StreamDelta, delta="a", kind="text"))
+    assert hooks.flush(30) == []
+    assert seen == [some(StreamDelta, delta="a", kind="text")]
 
 
 def test_its_containers_are_its_own(hooks: Hooks) -> None:

@@ -1,6 +1,7 @@
 """Which hook fires how often on which path: the expected table of the delivery matrix, as data.
 
-A hook that a row does not name fires zero times there. ``PENDING`` names the paths whose feature does not exist yet,
+A hook that a row does not name fires zero times there. Of ``on_stream_delta`` the attempts are counted that had any:
+how many pieces come together depends on the machine. ``PENDING`` names the paths whose feature does not exist yet,
 with the feature that turns each of them on.
 """
 
@@ -16,11 +17,12 @@ _ANSWERED: Counts = {
     "post_llm_call": 1,
     "on_session_end": 1,
     "on_session_finalize": 1,
+    "on_stream_delta": 1,
 }
 #: What a turn without an answer fires.
 _UNANSWERED: Counts = {"on_session_start": 1, "pre_llm_call": 1, "on_session_end": 1, "on_session_finalize": 1}
 #: What only an answer fires.
-_OF_AN_ANSWER = ("transform_llm_output", "post_llm_call")
+_OF_AN_ANSWER = ("transform_llm_output", "post_llm_call", "on_stream_delta")
 _CHILD: Counts = {"subagent_start": 1, "subagent_stop": 1}
 
 
@@ -29,6 +31,8 @@ def _model(ok: int = 0, failed: int = 0) -> Counts:
         "llm_request": ok + failed,
         "pre_api_request": ok + failed,
         "llm_execution": ok + failed,
+        "on_stream_start": ok,
+        "on_stream_end": ok,
         "post_api_request": ok,
         "api_request_error": failed,
     }
@@ -66,6 +70,10 @@ _ASKED: Counts = {"pre_approval_request": 1, "post_approval_response": 1}
 EXPECTED: dict[str, Counts] = {
     "ok": _ANSWERED | _model(ok=1),
     "tool ok": _ANSWERED | _model(ok=2) | _tools(run=1, commands=1),
+    "words beside a tool call": {**_ANSWERED, "on_stream_delta": 2}
+    | _model(ok=2)
+    | _tools(run=1, commands=1)
+    | {"on_interim_message": 1},
     "tool error": _ANSWERED | _model(ok=2) | _tools(run=1),
     "unknown tool": _ANSWERED | _model(ok=2) | _tools(refused=1),
     "bad arguments": _ANSWERED | _model(ok=2) | _tools(refused=1),
@@ -86,6 +94,7 @@ EXPECTED: dict[str, Counts] = {
     "parallel batch": _ANSWERED | _model(ok=2) | _tools(run=3),
     "pre_verify": _ANSWERED | _model(ok=2) | _tools(run=1) | {"pre_verify": 1},
     "second turn": {**_ANSWERED, "pre_llm_call": 2, "transform_llm_output": 2, "post_llm_call": 2, "on_session_end": 2}
+    | {"on_stream_delta": 2}
     | _model(ok=2),
     # A resumed conversation is not a new one: no on_session_start.
     "resumed session": {**_ANSWERED, **_RESUMED} | _model(ok=1),

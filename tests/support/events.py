@@ -18,7 +18,7 @@ from hermes.contract.events import (
 E = TypeVar("E", bound=Event)
 
 
-def some(kind: type[E], **fields: Any) -> E:
+def some(kind: type[E], /, **fields: Any) -> E:
     """An event of that type; the fields that are not given are empty."""
     assert fields.keys() <= set(kind.__struct_fields__)
     return event_from(kind, fields)

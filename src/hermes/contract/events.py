@@ -192,6 +192,41 @@ class AttemptFailed(_AttemptScoped, frozen=True, kw_only=True):
     error: dict[str, Any]
 
 
+class _StreamScoped(_TurnScoped, frozen=True, kw_only=True):
+    api_request_id: str
+    iteration: int
+    model: str
+    provider: str
+    platform: str
+    surface: str
+
+
+class StreamStarted(_StreamScoped, frozen=True, kw_only=True):
+    """An answer begins to stream (``on_stream_start``)."""
+
+
+class StreamDelta(_StreamScoped, frozen=True, kw_only=True):
+    """The next piece of an answer (``on_stream_delta``)."""
+
+    delta: str
+    kind: str
+
+
+class StreamEnded(_StreamScoped, frozen=True, kw_only=True):
+    """An answer that streamed is over, whatever its outcome (``on_stream_end``)."""
+
+    final_text: str
+    finished: bool
+    error: str | None
+
+
+class InterimMessage(_StreamScoped, frozen=True, kw_only=True):
+    """The model said something beside tool calls (``on_interim_message``)."""
+
+    text: str
+    already_streamed: bool
+
+
 # -- model calls beside the conversation ------------------------------------------------------------------------
 
 
@@ -473,6 +508,10 @@ HOOK_EVENTS: dict[str, type[Event]] = {
     "pre_api_request": AttemptStarted,
     "post_api_request": AttemptAnswered,
     "api_request_error": AttemptFailed,
+    "on_stream_start": StreamStarted,
+    "on_stream_delta": StreamDelta,
+    "on_stream_end": StreamEnded,
+    "on_interim_message": InterimMessage,
     "pre_auxiliary_call": AuxiliaryStarted,
     "post_auxiliary_call": AuxiliaryEnded,
     "pre_tool_call": ToolStarted,

@@ -18,6 +18,10 @@ class HookSpec(NamedTuple):
     returns: str = IGNORED
     #: The field a callback may change in place to rewrite the call. Every other change is isolated.
     live: str = ""
+    #: Whether it is always delivered behind the turn, in order, because nothing may wait for it.
+    is_queued: bool = False
+    #: The field whose values are joined while a callback is busy.
+    joined: str = ""
 
     @property
     def answers(self) -> bool:

@@ -1,4 +1,4 @@
-"""Hooks of model calls that are not those of the conversation's own attempts: calls beside it."""
+"""Hooks of model calls beyond the attempts themselves: answers while they stream, and calls beside the conversation."""
 
 from __future__ import annotations
 
@@ -77,4 +77,55 @@ AUXILIARY_HOOKS = (
     ),
 )
 
-MODEL_PAIRS = (Pair("pre_auxiliary_call", ("post_auxiliary_call",), (API_REQUEST_ID.name,)),)
+_STREAM = (
+    SESSION_ID,
+    TASK_ID,
+    TURN_ID,
+    API_REQUEST_ID,
+    Field("iteration", "int", "The number of the attempt in its turn, as `api_call_count` has it."),
+    MODEL,
+    PROVIDER,
+    PLATFORM,
+    Field("surface", "str", "The same as `platform`."),
+)
+
+STREAM_HOOKS = (
+    HookSpec("on_stream_start", "With the first piece of an answer that streams.", _STREAM, is_queued=True),
+    HookSpec(
+        "on_stream_delta",
+        "While an answer streams. Pieces that arrive while a callback is busy reach it joined, as one.",
+        (
+            *_STREAM,
+            Field("delta", "str", "The next piece of the text, without known secrets.", "raw"),
+            Field("kind", "str", "`text`, or `reasoning` where `plugins.stream_reasoning_deltas` is on."),
+        ),
+        is_queued=True,
+        joined="delta",
+    ),
+    HookSpec(
+        "on_stream_end",
+        "When an answer that streamed is whole, has failed or was interrupted.",
+        (
+            *_STREAM,
+            Field("final_text", "str", "All of its text, without known secrets.", "raw"),
+            Field("finished", "bool", "Whether it is whole."),
+            Field("error", "str | None", "What ended it, None when it is whole.", "sanitised"),
+        ),
+        is_queued=True,
+    ),
+    HookSpec(
+        "on_interim_message",
+        "The model has said something beside tool calls, before its answer.",
+        (
+            *_STREAM,
+            Field("text", "str", "What it said, without known secrets.", "raw"),
+            Field("already_streamed", "bool", "Whether the surface has shown it while it streamed."),
+        ),
+        is_queued=True,
+    ),
+)
+
+MODEL_PAIRS = (
+    Pair("on_stream_start", ("on_stream_end",), (API_REQUEST_ID.name,)),
+    Pair("pre_auxiliary_call", ("post_auxiliary_call",), (API_REQUEST_ID.name,)),
+)

@@ -27,6 +27,10 @@ ORDERS = (
     Order(("pre_llm_call", "llm_request", "transform_llm_output", "post_llm_call", "on_session_end"), _TURN),
     Order(("pre_llm_call", "tool_request", "transform_tool_result", "transform_llm_output", "on_session_end"), _TURN),
     Order(("pre_llm_call", "pre_verify", "transform_llm_output"), _TURN),
+    Order(("on_stream_start", "on_stream_delta", "on_stream_end", "on_interim_message"), ("api_request_id",)),
+    Order(("pre_auxiliary_call", "post_auxiliary_call"), ("api_request_id",)),
+    Order(("pre_llm_call", "agent_loop_stopped", "on_session_end"), _TURN),
+    Order(("on_session_resume", "pre_llm_call", "on_session_end", "on_session_finalize"), ("session_id",)),
     Order(("on_session_start", "pre_llm_call", "on_session_end", "on_session_finalize"), ("session_id",)),
 )
 
@@ -34,6 +38,8 @@ ORDERS = (
 CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
     ("post_tool_call", "status"): ("ok", "error", "blocked", "cancelled", "timeout"),
     ("transform_tool_result", "status"): ("ok", "error", "blocked", "cancelled", "timeout"),
+    ("agent_loop_stopped", "reason"): ("interrupted", "max_iterations", "budget", "error"),
+    ("on_stream_delta", "kind"): ("text", "reasoning"),
     ("subagent_start", "child_role"): ("leaf", "orchestrator"),
     ("subagent_stop", "child_status"): ("completed", "failed", "interrupted", "timeout", "error"),
 }
@@ -62,5 +68,16 @@ NEVER_EMPTY = frozenset(
     }
 )
 
-#: Where one of them may be empty all the same: there is an attempt only when a turn was interrupted in one.
-MAY_BE_EMPTY = frozenset({("on_session_end", "api_request_id")})
+_OF_NO_SESSION = ("session_id", "task_id", "turn_id")
+
+#: Where one of them may be empty all the same: there is an attempt only when a turn was interrupted in one, a plugin
+#: may ask a model outside of any session, and a command may be the first thing that is said.
+MAY_BE_EMPTY = frozenset(
+    {
+        ("on_session_end", "api_request_id"),
+        ("pre_command", "session_id"),
+        ("pre_command", "session_key"),
+        *(("pre_auxiliary_call", name) for name in _OF_NO_SESSION),
+        *(("post_auxiliary_call", name) for name in _OF_NO_SESSION),
+    }
+)

@@ -62,11 +62,18 @@ class Subscriber(Callback):
         """Call with these fields, which are the callback's own copies; its answer, or ``FAILED`` or ``LATE``."""
         if self.queue is None:
             return self._deliver(given, session)
-        # One thread for all sessions: the queue delivers one event at a time, perhaps after its session has ended.
-        if not self.queue.put(lambda: self._deliver(given, ""), overflow=self._overflow):
-            # The queue has warned.
-            self.failed(OverflowError("its queue is full or closed"), "the event is dropped", quiet=True)
+        self.deliver_later(lambda: given)
         return None
+
+    def deliver_later(self, take: Callable[[], dict[str, Any]]) -> bool:
+        """Call behind the turn, with the fields that ``take`` gives by then. False when the event is dropped."""
+        assert self.queue is not None
+        # One thread for all sessions: the queue delivers one event at a time, perhaps after its session has ended.
+        if self.queue.put(lambda: self._deliver(take(), ""), overflow=self._overflow):
+            return True
+        # The queue has warned.
+        self.failed(OverflowError("its queue is full or closed"), "the event is dropped", quiet=True)
+        return False
 
     def _deliver(self, given: dict[str, Any], session: str) -> Any:
         value = self.ask(given, session, self.consequence)

@@ -17,6 +17,8 @@ _DECISIONS = frozenset(
 )
 #: Event type -> the hook it comes from.
 SINK_HOOKS: dict[type[Event], str] = {kind: hook for hook, kind in HOOK_EVENTS.items() if hook not in _DECISIONS}
+#: The types that a sink gets without naming any: not what follows an answer piece by piece.
+DEFAULT_EVENTS = tuple(kind for kind, hook in SINK_HOOKS.items() if not HOOKS[hook].is_queued)
 
 
 class SinkCallback:

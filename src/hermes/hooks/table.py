@@ -18,7 +18,7 @@ from hermes.hooks.execution_chain import ExecutionChain
 from hermes.hooks.observers import Emitter, OnError, Subscriber, check_options
 from hermes.hooks.queue import BackgroundQueue, Overflow
 from hermes.hooks.request_chain import RequestChain
-from hermes.hooks.sinks import SINK_HOOKS, EventSink, SinkCallback
+from hermes.hooks.sinks import DEFAULT_EVENTS, SINK_HOOKS, EventSink, SinkCallback
 from hermes.hooks.threads.event_loop import AsyncLoop
 from hermes.hooks.threads.runner import CallbackRunner, PluginLimits
 
@@ -54,6 +54,10 @@ class Hooks:
     pre_api_request: Emitter[events.AttemptStarted] | None
     post_api_request: Emitter[events.AttemptAnswered] | None
     api_request_error: Emitter[events.AttemptFailed] | None
+    on_stream_start: Emitter[events.StreamStarted] | None
+    on_stream_delta: Emitter[events.StreamDelta] | None
+    on_stream_end: Emitter[events.StreamEnded] | None
+    on_interim_message: Emitter[events.InterimMessage] | None
     pre_auxiliary_call: Emitter[events.AuxiliaryStarted] | None
     post_auxiliary_call: Emitter[events.AuxiliaryEnded] | None
     pre_tool_call: Emitter[events.ToolStarted] | None
@@ -111,7 +115,7 @@ class Hooks:
         check_options(hook, timeout, background, on_error, overflow)
         runner = self.runner if own_thread else None
         with self._lock:
-            queue = self.queue(plugin) if background else None
+            queue = self.queue(plugin) if background or HOOKS[hook].is_queued else None
             added = Subscriber(plugin, hook, callback, runner, on_error, timeout, queue, overflow)
             self._set(hook, (*self._callbacks(hook), added))
         return True
@@ -127,10 +131,12 @@ class Hooks:
     ) -> list[str]:
         """Give typed events to a sink in place of keywords: those of these types, else all. The hooks it now observes.
 
+        The events of an answer while it streams are for those who name them.
+
         ``leave_out``: fields that are not built or copied for it, and are empty. The options are ``subscribe``'s.
         """
         _check_callable("register_event_sink(", sink)
-        kinds = SINK_HOOKS if events is None else events
+        kinds = DEFAULT_EVENTS if events is None else events
         unknown = [getattr(kind, "__name__", str(kind)) for kind in kinds if kind not in SINK_HOOKS]
         if unknown:
             raise PluginError(f"register_event_sink: no hook is emitted with {', '.join(unknown)}")
@@ -222,11 +228,19 @@ class Hooks:
         if not callbacks:
             setattr(self, site, None)
         elif spec is None:
-            setattr(self, site, Emitter(site, callbacks))
+            setattr(self, site, _emitter(site, callbacks))
         elif spec.wraps:
             setattr(self, site, ExecutionChain(site, callbacks))
         else:
             setattr(self, site, RequestChain(site, callbacks))
+
+
+def _emitter(hook: str, subscribers: tuple[Subscriber, ...]) -> Emitter[Any]:
+    if not HOOKS[hook].joined:
+        return Emitter(hook, subscribers)
+    from hermes.hooks.joining import JoiningEmitter  # few plugins follow a stream
+
+    return JoiningEmitter(hook, subscribers)
 
 
 def _known(name: str, valid: dict[str, Any], noun: str, plugin: str) -> bool:

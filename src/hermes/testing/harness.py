@@ -10,6 +10,7 @@ from hermes.base.errors import PluginError, did_you_mean
 from hermes.base.http.client import HttpClient
 from hermes.base.sanitize import Redactor
 from hermes.base.scope import Scope, current_scope
+from hermes.contract.hooks import HOOKS
 from hermes.hooks.execution_chain import ExecutionChain
 from hermes.hooks.observers import Answer, Emitter
 from hermes.hooks.request_chain import RequestChain, RequestOutcome
@@ -80,9 +81,11 @@ class PluginHarness:
     # -- drive the plugin ---------------------------------------------------------------------------------------
 
     def fire(self, hook: str, **payload: Any) -> list[Any]:
-        """Emit a hook and return the callbacks' answers."""
+        """Emit a hook and return the callbacks' answers; one that is always delivered later is waited for."""
         emitter: Emitter[Any] | None = getattr(self.hooks, hook)
         answers: list[Answer] = [] if emitter is None else emitter.invoke(**payload)
+        if HOOKS[hook].is_queued:
+            self.hooks.flush()
         return [answer.value for answer in answers]
 
     def rewrite(self, kind: str, payload: dict[str, Any], **context: Any) -> RequestOutcome:

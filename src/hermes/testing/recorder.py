@@ -13,6 +13,8 @@ from hermes.testing.hosts.breaches import RecordedEvent, Unbalanced, breaches, u
 
 __all__ = ["EventRecorder", "RecordedEvent", "Unbalanced"]
 
+_QUEUED = frozenset(name for name, spec in HOOKS.items() if spec.is_queued)
+
 
 class EventRecorder:
     """Subscribes to every hook and passes every middleware call on, keeping a copy of each.
@@ -24,9 +26,11 @@ class EventRecorder:
         self._plugin = plugin
         self._events: list[RecordedEvent] = []
         self._changed = threading.Condition()
+        self._hooks: Hooks | None = None
 
     def attach(self, hooks: Hooks) -> EventRecorder:
         """Listen to everything these hooks run."""
+        self._hooks = hooks
         for name in HOOKS:
             hooks.subscribe(name, self._plugin, self._observer(name))
         for kind in MIDDLEWARE:
@@ -46,12 +50,21 @@ class EventRecorder:
         with self._changed:
             return list(self._events)
 
-    def names(self, *, middleware: bool = False) -> list[str]:
-        """The hooks in the order they fired; with ``middleware``, the middleware kinds among them too."""
-        return [event.name for event in self.events if middleware or event.name in HOOKS]
+    def names(self, *, middleware: bool = False, streams: bool = False) -> list[str]:
+        """The hooks in the order they fired; with ``middleware``, the middleware kinds among them too.
+
+        Hooks that are always delivered behind the turn, which follow streams, have no certain place in that order;
+        they are listed with ``streams``.
+        """
+        if streams:
+            self._settle()
+        listed = [event.name for event in self.events if middleware or event.name in HOOKS]
+        return listed if streams else [name for name in listed if name not in _QUEUED]
 
     def of(self, name: str) -> list[dict[str, Any]]:
-        """The payloads of one hook or middleware kind."""
+        """The payloads of one hook or middleware kind. What is still queued is waited for."""
+        if name in _QUEUED:
+            self._settle()
         return [event.payload for event in self.events if event.name == name]
 
     def clear(self) -> None:
@@ -67,6 +80,7 @@ class EventRecorder:
 
     def pairs_unbalanced(self) -> list[Unbalanced]:
         """Every start that has not exactly one end, and every end without a start. Empty when all is well."""
+        self._settle()
         return unbalanced(self.events)
 
     def contract_violations(self) -> list[str]:
@@ -75,7 +89,13 @@ class EventRecorder:
 
     def breaches(self) -> list[str]:
         """Everything that is wrong with a complete recording: fields, pairs, order, values, counts. Empty is well."""
+        self._settle()
         return breaches(self.events)
+
+    def _settle(self) -> None:
+        """Wait for events that are still queued."""
+        if self._hooks is not None:
+            self._hooks.flush()
 
     def _count(self, name: str) -> int:
         return sum(event.name == name for event in self._events)

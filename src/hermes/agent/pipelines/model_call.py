@@ -22,6 +22,7 @@ from hermes.contract.events import (
     AttemptStarted,
     BudgetReached,
     EndpointSkipped,
+    InterimMessage,
     ModelSwitched,
     ReasoningDelta,
     RetryScheduled,
@@ -43,6 +44,7 @@ from hermes.models.wires.wire import Delta, ModelRequest
 
 if TYPE_CHECKING:
     from hermes.agent.llm.budgets import CallBudget, Reservation
+    from hermes.agent.pipelines.stream_report import StreamReport
 
 log = logging.getLogger("hermes.model")
 
@@ -172,6 +174,9 @@ class ConversationAttempt(Attempt):
         self._sent = DigestingWire(self.wire, None if is_seen else call.texts)
         #: The request before middleware; the same object when there is none.
         self.original = self.request
+        hooks = self.hooks
+        is_followed = hooks.on_stream_start or hooks.on_stream_delta or hooks.on_stream_end
+        self._stream = None if is_followed is None else self._report_stream()
 
     def prepare(self) -> None:
         """Run the request middleware."""
@@ -247,6 +252,8 @@ class ConversationAttempt(Attempt):
 
     def close(self, error: BaseException | None) -> None:
         """Fire the end event and journal the outcome."""
+        if self._stream is not None:
+            self._stream.end(error)
         if error is not None:
             self._close_failed(error)
         elif self.reply is not None:
@@ -256,12 +263,31 @@ class ConversationAttempt(Attempt):
     def _on_delta(self, delta: Delta) -> None:
         if self.first_piece_at is None:
             self.first_piece_at = time.time()
+        if self._stream is not None:
+            self._stream.piece(delta)
         if isinstance(delta, TextDelta):
             if self.call.show_text and self.call.listener is not ignore_events:
                 self.text_was_shown = True
                 self.call.listener(delta)
         elif isinstance(delta, ReasoningDelta):
             self.call.listener(delta)
+
+    def _report_stream(self) -> StreamReport:
+        from hermes.agent.pipelines.stream_report import StreamReport  # few plugins follow a stream
+
+        source = self.call.runtime.source
+        with_reasoning = source.config.plugins.stream_reasoning_deltas
+        return StreamReport(self.hooks, self.redactor, self._stream_fields(), with_reasoning=with_reasoning)
+
+    def _stream_fields(self) -> dict[str, Any]:
+        """The fields that every event about a stream has."""
+        return {
+            **self.scope.ids("api_request_id", "platform"),
+            "iteration": self.count,
+            "model": self.endpoint.model,
+            "provider": self.endpoint.provider,
+            "surface": self.scope.platform,
+        }
 
     # -- events -------------------------------------------------------------------------------------------------
 
@@ -307,6 +333,10 @@ class ConversationAttempt(Attempt):
                 self.hooks.post_api_request(answered)
         if not self.call.tools:
             reply.tool_calls = []  # none can run, so the record must not have one that was never closed
+        if self.hooks.on_interim_message is not None and reply.tool_calls and reply.content.strip():
+            text = self.redactor.mask_known(reply.content)
+            said = InterimMessage(**self._stream_fields(), text=text, already_streamed=self.text_was_shown)
+            self.hooks.on_interim_message(said)
         self.call.journal.model_call(self.row(self.scope.api_request_id, self.call.key, self.redactor, None))
         stored = _stored(reply)
 

@@ -54,7 +54,7 @@ def _steps(sites: str) -> tuple[LifecycleStep, ...]:
 LIFECYCLE: tuple[LifecycleStep, ...] = (
     *_steps(
         "pre_gateway_dispatch pre_command on_session_start pre_llm_call llm_request pre_api_request llm_execution "
-        "post_api_request"
+        "on_stream_start on_stream_delta on_stream_end post_api_request on_interim_message"
     ),
     LifecycleStep("llm_request", 2),
     LifecycleStep("pre_api_request", 2),
@@ -291,6 +291,10 @@ _BY_NAME: dict[str, Callable[[SampleSession], Any]] = {
     "pattern_keys": _is(["rm-recursive"]),
     "choice": _is("once"),
     "decided_by": _is("aux_llm"),
+    "iteration": _is(1),
+    "delta": _says("Here are"),
+    "kind": _is("text"),
+    **dict.fromkeys(("final_text", "text"), _says("Here are the files.")),
     "aux_task": _is("compression"),
     **dict.fromkeys(("plugin", "purpose"), _is("")),
     "streaming": _is(False),
@@ -320,5 +324,6 @@ _SPECIAL: dict[tuple[str, str], Callable[[SampleSession], Any]] = {
     ("api_request_error", "reason"): _is("rate_limit"),
     ("agent_loop_stopped", "reason"): _is("max_iterations"),
     ("post_auxiliary_call", "error"): _is(None),
+    ("on_stream_end", "error"): _is(None),
     ("pre_command", "command"): _is("help"),
 }

@@ -188,6 +188,7 @@ class PluginsConfig(Struct, kw_only=True):
     disabled: list[str] = []  #: Keys or names never loaded; wins over enabled.
     entries: dict[str, FreeForm] = {}  #: Settings of each plugin, by key.
     hook_timeout: SecondsOrNone = 60  #: Seconds one call of a callback may take; 0 means no limit.
+    stream_reasoning_deltas: bool = False  #: Whether on_stream_delta also has the model's reasoning.
     load_timeout: SecondsOrNone = 30  #: Seconds the import of a plugin, and its register, may compute, or do nothing.
     exit_timeout: SecondsOrNone = 5  #: Seconds that threads of plugins may keep the program from ending.
 
