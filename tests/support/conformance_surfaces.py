@@ -222,13 +222,13 @@ def _answers(url: str) -> bool:
 SURFACES: dict[str, tuple[Callable[[ConformanceHome], str], str, str]] = {
     "one-shot": (one_shot, "cli", ""),
     "prompt": (prompt, "cli", ""),
-    "embedding": (embedding, "api", ""),
-    "OpenAI API": (openai_api, "api_server", ""),
-    "A2A": (a2a, "a2a", ""),
+    "embedding": (embedding, "embedding", ""),
+    "OpenAI API": (openai_api, "api_server", "local"),
+    "A2A": (a2a, "a2a", "local"),
     "editor": (editor, "acp", ""),
     "MCP server": (mcp_server, "mcp", ""),
     "cron": (cron, "cron", ""),
-    "worker": (worker, "api_server", ""),
+    "worker": (worker, "api_server", "local"),
     "gateway, chat": (chat, "line", "alice"),
     "gateway, webhook": (webhook, "webhook", "build"),
 }

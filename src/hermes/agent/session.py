@@ -77,8 +77,8 @@ class Session:
         self.platform = platform
         #: The caller it belongs to; empty is the owner of the home.
         self.principal = principal
-        #: Who sent the message that is answered, where the surface knows.
-        self.sender_id = ""
+        #: Who sent the message that is answered; the caller it belongs to, unless the surface knows better.
+        self.sender_id = principal
         #: A title for a session that is not stored yet; empty names it after its first message.
         self.title = ""
         self.transcript = SessionTranscript(history or [])

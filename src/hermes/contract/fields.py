@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from hermes.contract.values import PLATFORMS, one_of
+
 #: ``plain``: made by the runtime (ids, numbers, names), nothing to redact. ``sanitised``: bounded, redacted and
 #: JSON-safe, ready for export. ``raw``: what the user, the model or a tool really said; redact before export.
 Safety = Literal["plain", "sanitised", "raw"]
@@ -35,7 +37,12 @@ TURN_ID = Field("turn_id", "str", "The user turn that model attempts and tool ca
 API_REQUEST_ID = Field("api_request_id", "str", "One provider attempt. Opaque; every retry has its own.")
 TOOL_CALL_ID = Field("tool_call_id", "str", "The tool call, as the provider named it.")
 
-PLATFORM = Field("platform", "str", "The surface the conversation runs on; `cli` for the terminal.")
+PLATFORM = Field(
+    "platform",
+    "str",
+    f"The surface the conversation runs on: {one_of(tuple(PLATFORMS))}; of a gateway the chat platform, such as "
+    "`telegram`, or `webhook`.",
+)
 MODEL = Field("model", "str", "The model in use.")
 PROVIDER = Field("provider", "str", "The provider in use.")
 BASE_URL = Field("base_url", "str", "The endpoint's address, without credentials.", "sanitised")

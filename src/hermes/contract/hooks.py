@@ -39,6 +39,11 @@ _FINISH = (
     "when it is incomplete; empty without an answer."
 )
 
+_SENDER = (
+    "Who sent the message: the user of a chat platform, the route of a webhook, else the principal that the caller is "
+    "(its name under `principals`, `token` or `local`). Empty for the owner at a surface without callers."
+)
+
 _SESSION = (
     HookSpec(
         "on_session_start",
@@ -102,7 +107,7 @@ _LLM = (
             Field("is_first_turn", "bool", "Whether the conversation starts with this turn."),
             MODEL,
             PLATFORM,
-            Field("sender_id", "str", "Who sent the message, where the surface knows."),
+            Field("sender_id", "str", _SENDER),
         ),
         'A string or {"context": str}: joined by blank lines and added to the user message of this turn only.',
     ),

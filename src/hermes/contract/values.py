@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+#: The surfaces: what ``platform`` is for each. Under the gateway it is the name of the chat platform, or ``webhook``.
+PLATFORMS = {
+    "cli": "the terminal: `hermes` and `hermes chat`",
+    "embedding": "a Python program: `hermes.Agent`",
+    "api_server": "programs that speak OpenAI's API: `hermes api`",
+    "a2a": "other agents: `hermes a2a serve`",
+    "mcp": "clients of the MCP server: `hermes mcp serve`",
+    "acp": "an editor: `hermes acp`",
+    "web": "the page: `hermes web`",
+    "cron": "schedules",
+    "eval": "`hermes eval`",
+}
+
 #: Where an approval is asked: ``surface`` of both approval hooks. ``smart`` is the auxiliary model.
 APPROVAL_SURFACES = (
     "cli",
@@ -10,7 +23,7 @@ APPROVAL_SURFACES = (
     "mcp-elicitation",
     "a2a",
     "acp",
-    "api",
+    "embedding",
     "api_server",
     "mcp",
     "web",

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from hermes.base.config import PrincipalConfig
-from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text, tool_calls
+from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, by_step, text, tool_call, tool_calls
 from support.api_rig import KEY, OTHER_KEY, ServedApi, answer_of, served_api, sse_documents
 
 SESSION = "x-hermes-session-id"
@@ -268,3 +268,22 @@ def test_a_caller_that_is_the_owner_no_longer_has_lost_the_sessions_of_the_owner
             read = api.get(f"/responses/{response}")
     assert session.principal == "alice"
     assert (named.status_code, continued.status_code, read.status_code) == (404, 404, 404)
+
+
+def test_hooks_know_the_caller_also_when_it_is_the_owner_and_in_children(home: Path, workdir: Path) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def note(sender_id: str, platform: str) -> None:
+        seen.append((sender_id, platform))
+
+    script = {"go": by_step(tool_call("delegate_task", {"goal": "work"}), text("ok")), "work": text("done")}
+    owner = {"boss": PrincipalConfig(token_env="BOSS", owner=True)}
+    key = "key-of-boss-0123456789abcdef"
+    with (
+        ScriptedProvider(script) as provider,
+        served_api(home, workdir, provider, with_keys=True, principals=owner, env={"BOSS": key}) as api,
+    ):
+        api.host.hooks.subscribe("pre_llm_call", "watch", note)
+        for token in (KEY, OTHER_KEY, key):
+            assert answer_of(api.chat("go", headers={"authorization": f"Bearer {token}"})) == "ok"
+    assert seen == [(name, "api_server") for name in ("alice", "alice", "bob", "bob", "boss", "boss")]

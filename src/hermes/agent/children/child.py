@@ -87,6 +87,7 @@ class Child:
             principal=parent.principal,
             parent=ParentCall(parent.id, self._scope.tool_call_id, self.subagent_id, parent.level + 1, rules),
         )
+        self._session.sender_id = parent.sender_id
         return self._session
 
     def start(self, seconds: float, when_ended: Callable[[Child], None], listener: Listener = ignore_events) -> None:

@@ -127,7 +127,7 @@ class Agent:
                 plugins=[plugin for plugin in plugins if isinstance(plugin, str)],
                 plugin_objects=[plugin for plugin in plugins if not isinstance(plugin, str)],
                 tools=function_tools(arguments.checked_list("tools", tools)),
-                platform="api",
+                platform="embedding",
                 unattended=not (approve or answer),
             ),
             cwd=folder,

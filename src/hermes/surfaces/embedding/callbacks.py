@@ -50,7 +50,7 @@ class CallbackFailures:
 class CallbackResponder:
     """Asks the callbacks, in the thread of the turn."""
 
-    surface = "api"
+    surface = "embedding"
 
     def __init__(self, approve: Approve | None, answer: AnswerQuestion | None, failures: CallbackFailures) -> None:
         self._approve = approve

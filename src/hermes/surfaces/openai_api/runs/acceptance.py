@@ -119,6 +119,7 @@ class ApiRuns:
             live.started()  # not every run listens to the events of its turn
         extra: dict[str, Any] = submission.options.get("extra", {})
         principal = self._principals.named(extra.get("caller", ""))
+        session.sender_id = principal.name  # also that of the owner
         # A streamed answer cannot take text back; the reader of a run's events gets an event for it.
         session.can_withdraw_text = not extra.get("streams", False)
         timeout, can_answer = self._settings.approval_timeout, extra.get("kind") == "run"
