@@ -93,25 +93,29 @@ def _import_for(host: PluginHost, own: str, is_guest: bool) -> Import:
         if level or root not in ROOTS or root == own:
             with _following(host, "" if level else root):
                 return builtins.__import__(name, globals, locals, fromlist, level)
-        if is_guest and root in COMMON and (installed := _installed(name, fromlist)) is not None:
-            return installed
-        caller = str((globals or {}).get("__name__", ""))
-        found = find_module(host, name) or (_module_in_folder(name, caller) if fromlist else None)
-        if found is not None:
-            # Like the real one: `import a.b` binds `a`, `from a.b import c` needs `a.b`.
-            return found if fromlist else find_module(host, root) or found
-        # A module the table does not have, from a package that is really installed under that name.
-        try:
-            return builtins.__import__(name, globals, locals, fromlist, 0)
-        except ModuleNotFoundError as error:
-            if error.name != root:
-                raise
-            from hermes.plugins.compat.table import why_not
-
-            raise ModuleNotFoundError(f"No module named {name!r}{why_not(name)}", name=name) from None
+        installed = _installed(name, fromlist) if is_guest and root in COMMON else None
+        return installed or _host_module(host, name, str((globals or {}).get("__name__", "")), fromlist)
 
     importing = PluginImportlib(host, own, plugin_import)
     return plugin_import
+
+
+def _host_module(host: PluginHost, name: str, caller: str, fromlist: Sequence[str]) -> ModuleType:
+    """What an import statement of one of the host's names binds."""
+    root = name.partition(".")[0]
+    found = find_module(host, name) or (_module_in_folder(name, caller) if fromlist else None)
+    if found is not None:
+        # Like the real one: `import a.b` binds `a`, `from a.b import c` needs `a.b`.
+        return found if fromlist else find_module(host, root) or found
+    # A module the table does not have, from a package that is really installed under that name.
+    try:
+        return builtins.__import__(name, None, None, fromlist, 0)
+    except ModuleNotFoundError as error:
+        if error.name != root:
+            raise
+        from hermes.plugins.compat.table import why_not
+
+        raise ModuleNotFoundError(f"No module named {name!r}{why_not(name)}", name=name) from None
 
 
 @contextmanager
