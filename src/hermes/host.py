@@ -16,6 +16,7 @@ from hermes.agent.approvals.model_approval import ModelApproval
 from hermes.agent.approvals.modes import SessionModes
 from hermes.agent.approvals.responder import Responders
 from hermes.agent.approvals.rules import ApprovalRules
+from hermes.agent.context.sections import prompt_sections
 from hermes.agent.context.window import Contexts
 from hermes.agent.images.describe import Vision
 from hermes.agent.images.generate import ImageMaker
@@ -251,6 +252,7 @@ class Host:
             open_sessions=sessions,
             contexts=Contexts(config, self.models, self.side, self.workers, sessions.messages),
             memory=Memory(self.home, config.memory, self.redactor, self.workers),
+            prompt_sections=lambda parts: prompt_sections(parts, self.plugins, self.services.profile_name),
             images=ImageMaker(
                 self.home,
                 config.image_gen,

@@ -50,6 +50,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "timeouts": provider_tables.timeouts,
     "ctx": plugin_tables.members,
     "ctx waiting": plugin_tables.waiting,
+    "capabilities": plugin_tables.capabilities,
     "compatibility names": plugin_tables.compatibility_names,
     "conformance rules": testing_tables.conformance_rules,
     "host checks": testing_tables.host_checks,

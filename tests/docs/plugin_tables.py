@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hermes.contract.plugin import CAPABILITIES
 from hermes.plugins.compat.names import find_module
 from hermes.plugins.compat.table import ABSENT, NAMES, NARROWER
 from hermes.plugins.context import PluginContext
@@ -28,6 +29,12 @@ def members() -> str:
 def waiting() -> str:
     """What is recorded until the part of the runtime it belongs to exists."""
     return table(("member", "offers"), [(code(f"{n}(…)"), _first_line(m)) for n, m in _public(ProviderRegistrations)])
+
+
+def capabilities() -> str:
+    """What plugins may ask for beyond the usual, and what grants it."""
+    rows = [(code(name), code(f"plugins.entries.<key>.{setting}: true")) for name, setting in CAPABILITIES.items()]
+    return table(("capability", "granted by"), rows)
 
 
 def compatibility_names() -> str:

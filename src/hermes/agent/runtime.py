@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hermes.agent.approvals.gate import Approvals
     from hermes.agent.approvals.responder import Responders
     from hermes.agent.context.inputs import TurnInputs
+    from hermes.agent.context.parts import TurnParts
     from hermes.agent.context.window import Contexts
     from hermes.agent.images.describe import Vision
     from hermes.agent.images.generate import ImageMaker
@@ -71,6 +72,8 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: CheckpointPort | None
     #: What turns run with, as the journal records it: versions, plugins, the digest of the configuration.
     environment: Callable[[], dict[str, Any]]
+    #: What plugins add to the system prompt of the session of a turn.
+    prompt_sections: Callable[[TurnParts], str]
     #: Where a run that is run again gets the inputs of its turns; None takes them as they are now.
     inputs: TurnInputs | None = None
     #: Seals a session when a turn of it has ended; None when that is not wanted.

@@ -103,6 +103,13 @@ def read_turn(connection: JournalConnection, session_id: str, turn_id: str) -> I
     return read_events(connection, session_id, after=row[0] - 1 if row else 0, turn_id=turn_id)
 
 
+def first_event(connection: JournalConnection, session_id: str, key: str) -> ReadEvent | None:
+    """The first event of a session with that key."""
+    query = f"{_READ} AND e.key = :key ORDER BY e.seq LIMIT 1"
+    row = connection.execute(query, {"session": session_id, "key": key}).fetchone()
+    return None if row is None else _event(connection, row, {})
+
+
 def compactions_in(connection: JournalConnection, session_id: str) -> Iterator[ReadEvent]:
     """The compactions of a session, in turns and between them, newest first."""
     is_one = "(e.kind = 'compacted' OR (e.kind = 'step_done' AND e.key LIKE 'compact:%'))"

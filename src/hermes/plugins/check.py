@@ -14,26 +14,36 @@ from msgspec import Struct
 from hermes.base.errors import PluginError, did_you_mean
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
+from hermes.contract.plugin import CAPABILITIES
 from hermes.plugins.loading.discovery import manifest_in
 from hermes.plugins.loading.manifest import FILE_NAMES, KINDS, PluginManifest, read_fields
 from hermes.plugins.loading.registration import OFFERED_CLASSES
+from hermes.plugins.loading.requirements import check_requirement, unmet_contract
+from hermes.plugins.loading.settings_schema import TYPES, schema_fields
 
 Severity = Literal["error", "warning"]
 
 #: The newest form of manifest this version understands.
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2
 
 #: What may be a plugin's name, and so its folder. No path can hide in it.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-_TEXT_FIELDS = ("name", "version", "description", "author", "label", "license", "homepage", "url")
-_LIST_FIELDS = ("requires_env", "provides_tools", "provides_hooks")
+_TEXT_FIELDS = ("name", "version", "description", "author", "label", "license", "homepage", "url", "requires_hermes")
+_LIST_FIELDS = (
+    "requires_env",
+    "provides_tools",
+    "provides_hooks",
+    "python_dependencies",
+    "pip_dependencies",
+    "capabilities",
+)
 #: Fields that published plugins have and that nothing here reads.
 _OTHER_FIELDS = tuple(
     (
         "hooks provides provides_middleware provides_web_providers provides_browser_providers platforms "
-        "optional_env pip_dependencies external_dependencies kind manifest_version tags"
+        "optional_env external_dependencies kind manifest_version tags config_schema api_version requires_plugins"
     ).split()
 )
 _ENV_FIELDS = {"name": str, "description": str, "url": str, "secret": bool}
@@ -140,6 +150,40 @@ def _problems(fields: dict[str, Any]) -> Iterator[_Problem]:
     except PluginError as error:
         yield "error", "manifest-version", "manifest_version", str(error)
     yield from _list_problems(fields)
+    yield from _contract_problems(fields)
+
+
+def _contract_problems(fields: dict[str, Any]) -> Iterator[_Problem]:
+    """Of the fields that ask something of the host."""
+    requires = fields.get("requires_hermes")
+    problem = unmet_contract(str(requires)) if requires is not None else ""
+    if problem:
+        yield "error", "manifest-requires", "requires_hermes", problem
+    schema = fields.get("config_schema")
+    if schema is not None and not isinstance(schema, dict):
+        text = f"config_schema is a {type(schema).__name__}; a mapping is expected"
+        yield "error", "manifest-type", "config_schema", text
+        return
+    for name, field in schema_fields(cast("dict[str, Any]", schema or {})).items():
+        if field.get("type") not in (None, *TYPES):
+            text = f"config_schema: the type of {name!r} is {field['type']!r}; allowed: {', '.join(TYPES)}"
+            yield "error", "manifest-schema", "config_schema", text
+
+
+def _item_problem(name: str, item: str) -> tuple[Severity, str, str] | None:
+    """Severity, rule and text of what is wrong with an item of a list of names."""
+    if name == "provides_hooks" and item not in HOOKS:
+        hint = did_you_mean(item, HOOKS, otherwise=_HOOKS_LISTED)
+        return "warning", "hook-name", f"provides_hooks: there is no hook {item!r}{hint}"
+    if name == "capabilities" and item not in CAPABILITIES:
+        hint = did_you_mean(item, CAPABILITIES)
+        return "warning", "capability-name", f"capabilities: there is no capability {item!r}{hint}"
+    if name.endswith("_dependencies"):
+        try:
+            check_requirement(item)
+        except ValueError as error:
+            return "error", "manifest-requirement", f"{name}: {error}"
+    return None
 
 
 def _list_problems(fields: dict[str, Any]) -> Iterator[_Problem]:
@@ -155,9 +199,9 @@ def _list_problems(fields: dict[str, Any]) -> Iterator[_Problem]:
                     yield "error", "manifest-env", name, problem
             elif not isinstance(item, str):
                 yield "error", "manifest-type", name, f"{name} has a {type(item).__name__}; names are expected"
-            elif name == "provides_hooks" and item not in HOOKS:
-                hint = did_you_mean(item, HOOKS, otherwise=_HOOKS_LISTED)
-                yield "warning", "hook-name", name, f"provides_hooks: there is no hook {item!r}{hint}"
+            elif found := _item_problem(name, item):
+                severity, rule, text = found
+                yield severity, rule, name, text
 
 
 def _env_problem(item: object) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from hermes.base.errors import PluginError
 from hermes.contract.commands import OWN_PREFIX, YIELDING_COMMANDS
 from hermes.contract.events import Event
+from hermes.contract.plugin import CAPABILITIES, SECTION_CHARS
 from hermes.hooks.callback import describe, is_awaitable
 from hermes.hooks.copies import isolate
 from hermes.hooks.observers import OnError
@@ -21,7 +22,7 @@ from hermes.hooks.threads.runner import OWN_SIGNALS, CallLate
 from hermes.hooks.threads.timed_call import FOREVER, refuse_late_calls
 from hermes.plugins.loading.manifest import PluginManifest
 from hermes.plugins.loading.modules import forget_plugin
-from hermes.plugins.loading.registration import import_register
+from hermes.plugins.loading.registration import import_register, remarks_on
 from hermes.plugins.offers import ProviderRegistrations
 from hermes.plugins.registry import AuxiliaryTaskEntry, CliCommand, Command, LoadedPlugin, Skill
 from hermes.plugins.services import PluginHost
@@ -97,6 +98,29 @@ class PluginContext(ProviderRegistrations):
     def profile_name(self) -> str:
         """The active profile: ``default``, a profile's id, or ``custom``."""
         return self._host.services.profile_name
+
+    def has_capability(self, name: str) -> bool:
+        """Whether the configuration grants something beyond the usual, such as ``tools.override``."""
+        setting = CAPABILITIES.get(name)
+        if setting is None:
+            return False
+        if self.manifest.source == "bundled" and name == "tools.override":
+            return True
+        found: Any = self._host.entries.get(self.manifest.key)
+        for part in setting.split("."):
+            found = cast("dict[str, Any]", found).get(part) if isinstance(found, dict) else None
+        return found is True
+
+    def get_config(self, key: str, default: Any = None) -> Any:
+        """One of the plugin's settings, a part of one with dots: what is configured, or the manifest's default."""
+        from hermes.plugins.loading.settings_schema import own_settings
+
+        found: Any = own_settings(self.manifest.config_schema, self._host.entries.get(self.manifest.key))
+        for part in key.split("."):
+            if not isinstance(found, dict) or part not in found:
+                return default
+            found = cast("dict[str, Any]", found)[part]
+        return isolate(found)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -349,6 +373,27 @@ class PluginContext(ProviderRegistrations):
         task = AuxiliaryTaskEntry(key, display_name, description, settings, self.manifest.key)
         self._record.auxiliary_tasks[key] = task
 
+    def register_system_prompt_section(
+        self,
+        id: str,  # noqa: A002  (the contract's spelling)
+        content: str | Callable[[dict[str, Any]], Any],
+        *,
+        position: str = "after_memory",
+        max_chars: int = SECTION_CHARS,
+    ) -> None:
+        """Add a text to the system prompt of every session that begins: text, or a function of the session's details.
+
+        It is made once per session and recorded with it, so that the prompt stays the same.
+        """
+        from hermes.plugins.prompt_section import PromptSection, check_section
+
+        self._check_open()
+        check_section(id, content, position, max_chars)
+        other = self._host.plugins.prompt_sections.get(id)
+        if other is not None:
+            raise ValueError(f"prompt section {id!r} is already registered by plugin {other.plugin!r}")
+        self._record.prompt_sections[id] = PromptSection(id, content, max_chars, self.manifest.key)
+
     # -- the transaction ----------------------------------------------------------------------------------------
 
     def roll_back(self) -> None:
@@ -392,7 +437,8 @@ def load_one(record: LoadedPlugin, host: PluginHost, register: Callable[[Any], A
         return
     context.commit()
     record.status = "loaded"
-    for remark in (*manifest.remarks, *(f"{name} is not set" for name in record.missing_env)):
+    remarks = remarks_on(manifest, host.entries.get(manifest.key))
+    for remark in (*remarks, *(f"{name} is not set" for name in record.missing_env)):
         log.warning("plugin %r: %s", manifest.key, remark)
     log.debug("plugin %r %s is loaded from %s", manifest.key, manifest.version, manifest.source)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
 from hermes.hooks.table import Hooks
 from hermes.plugins.loading.manifest import PluginManifest, Source
+
+if TYPE_CHECKING:
+    from hermes.plugins.prompt_section import PromptSection
 
 log = logging.getLogger("hermes.plugins")
 
@@ -93,6 +96,7 @@ class LoadedPlugin(Struct):
     cli_commands: dict[str, CliCommand] = {}
     skills: dict[str, Skill] = {}
     auxiliary_tasks: dict[str, AuxiliaryTaskEntry] = {}
+    prompt_sections: dict[str, PromptSection] = {}
     #: Offers that no part of the runtime uses, and those that one does.
     waiting: list[ProviderOffer] = []
     in_use: list[ProviderOffer] = []
@@ -110,6 +114,7 @@ class LoadedPlugin(Struct):
         lists = (self.tools, self.hooks, self.middleware, self.waiting, self.in_use)
         for registered in (*lists, self.commands, self.cli_commands, self.skills, self.auxiliary_tasks):
             registered.clear()
+        self.prompt_sections.clear()
 
 
 class PluginCounters(Struct, frozen=True):
@@ -161,6 +166,11 @@ class PluginSet:
     @property
     def auxiliary_tasks(self) -> Mapping[str, AuxiliaryTaskEntry]:
         return {key: task for plugin in self for key, task in plugin.auxiliary_tasks.items()}
+
+    @property
+    def prompt_sections(self) -> Mapping[str, PromptSection]:
+        """What plugins add to the system prompt of a session."""
+        return {key: section for plugin in self for key, section in plugin.prompt_sections.items()}
 
     def missing(self, wanted: Iterable[str], redact: Callable[[str], str]) -> list[str]:
         """A line for each enabled plugin that is not there, or in part: it may be a guard that should block calls."""

@@ -28,6 +28,8 @@ class PromptFacts(msgspec.Struct, frozen=True):
     #: What a memory provider says in general, and about the message.
     memory: str = ""
     recalled: str = ""
+    #: The sections of plugins, as they were when the session began.
+    sections: str = ""
     #: The list of skills.
     skills: str = ""
     #: What the caller adds to the message.

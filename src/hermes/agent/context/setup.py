@@ -57,7 +57,7 @@ def make_setup(parts: TurnParts) -> SetupRecord:
     runtime, journal, models = parts.runtime, parts.journal, parts.models
     facts = _gather_facts(parts) if runtime.inputs is None else runtime.inputs.facts(journal.session_id, journal.id)
     extra = [runtime.config.agent.system_prompt.strip(), parts.rules, facts.instructions, facts.notes, facts.memory]
-    extra.append(facts.skills)
+    extra += [facts.sections, facts.skills]
     context = "\n\n".join(filter(None, (facts.recalled, facts.context)))
     message, earlier = journal.messages[0, 0], parts.transcript.earlier
     stand_ins = runtime.vision.stand_ins(models.endpoints, earlier, message, parts.scope)
@@ -100,6 +100,7 @@ def _gather_facts(parts: TurnParts) -> PromptFacts:
             said = message_text(journal.messages[0, 0])
             block, recalled = parts.memory.provided.recall(parts.scope, journal.ordinal + 1, said)
             facts = replace(facts, memory=block, recalled=recalled and spill(runtime, principal, recalled))
+    facts = replace(facts, sections=runtime.prompt_sections(parts))
     if any(tool.name == VIEW for tool in parts.offered):
         facts = replace(facts, skills=runtime.skills.prompt_block(parts.cwd, principal))
     return facts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hermes.base.errors import PluginError
@@ -30,6 +30,14 @@ def install_package(
             + ("" if was_installed else "; it was removed again")
         )
     return points
+
+
+def install_requirements(requirements: Sequence[str], env: Mapping[str, str]) -> None:
+    """Install packages that a plugin in a folder needs."""
+    from importlib import invalidate_caches
+
+    _run_pip(env, "install", "--", *requirements)
+    invalidate_caches()
 
 
 def remove_package(package: str, env: Mapping[str, str]) -> None:

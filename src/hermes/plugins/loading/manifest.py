@@ -34,6 +34,14 @@ class PluginManifest(Struct, frozen=True):
     requires_env: tuple[str | dict[str, Any], ...] = ()
     provides_tools: tuple[str, ...] = ()
     provides_hooks: tuple[str, ...] = ()
+    #: Requirements of Python packages, as pip takes them.
+    python_dependencies: tuple[str, ...] = ()
+    #: The versions of the plugin contract it is for; see ``contract/plugin.py``.
+    requires_hermes: str = ""
+    #: What it asks for beyond the usual.
+    capabilities: tuple[str, ...] = ()
+    #: Its settings; see ``settings_schema.py``.
+    config_schema: dict[str, Any] = {}
     source: Source = "user"
     #: The plugin's folder; ``None`` for an entry point.
     path: Path | None = None
@@ -88,6 +96,12 @@ def read_manifest(file: Path, source: Source, category: str = "") -> PluginManif
         requires_env=tuple(_items(fields, "requires_env", remarks)),
         provides_tools=tuple(str(item) for item in _items(fields, "provides_tools", remarks)),
         provides_hooks=tuple(str(item) for item in _items(fields, "provides_hooks", remarks)),
+        python_dependencies=tuple(
+            str(item) for name in ("python_dependencies", "pip_dependencies") for item in _items(fields, name, remarks)
+        ),
+        requires_hermes=_text_field(fields, "requires_hermes", remarks),
+        capabilities=tuple(str(item) for item in _items(fields, "capabilities", remarks)),
+        config_schema=_mapping(fields, "config_schema", remarks),
         source=source,
         path=folder,
         remarks=tuple(remarks),
@@ -126,6 +140,13 @@ def _items(fields: dict[str, Any], name: str, remarks: list[str]) -> list[Any]:
     if value is not None and not isinstance(value, list):
         remarks.append(f"{name} is a {type(value).__name__}; a list is expected")
     return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _mapping(fields: dict[str, Any], name: str, remarks: list[str]) -> dict[str, Any]:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, dict):
+        remarks.append(f"{name} is a {type(value).__name__}; a mapping is expected")
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _kind(fields: dict[str, Any], folder: Path, remarks: list[str]) -> Kind:

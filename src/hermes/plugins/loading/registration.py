@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import PluginError
+from hermes.hooks.callback import describe
 from hermes.plugins.loading.modules import import_plugin
 
 if TYPE_CHECKING:
@@ -22,9 +23,14 @@ OFFERED_CLASSES = {"MemoryProvider": "register_memory_provider", "ContextEngine"
 
 def import_register(manifest: PluginManifest, host: PluginHost) -> Register:
     """Import a plugin and return what registers it."""
-    if manifest.problem:
-        raise PluginError(manifest.problem)
-    found = import_plugin(manifest, host)
+    if problem := manifest.problem or _unmet(manifest, host):
+        raise PluginError(problem)
+    try:
+        found = import_plugin(manifest, host)
+    except ImportError as error:
+        if missing := missing_of(manifest):
+            raise PluginError(f"{describe(error)}; {missing}") from error
+        raise
     register = getattr(found, "register", None)
     if register is None and manifest.kind == "model-provider":
         return _registered_already
@@ -35,6 +41,42 @@ def import_register(manifest: PluginManifest, host: PluginHost) -> Register:
     if not callable(register):
         raise PluginError("it has no register(ctx) function")
     return register
+
+
+def missing_of(manifest: PluginManifest) -> str:
+    """Which Python packages a plugin needs that are not installed, and how they are; empty when all are there."""
+    if not manifest.python_dependencies:
+        return ""
+    from hermes.plugins.loading.requirements import missing_packages
+
+    missing = missing_packages(manifest.python_dependencies)
+    names = ", ".join(missing)
+    how = f"'hermes plugins enable {manifest.key}' offers to install what is missing"
+    return f"it needs {names} (python_dependencies); {how}" if missing else ""
+
+
+def remarks_on(manifest: PluginManifest, entry: object) -> list[str]:
+    """What a person should know about a plugin that was loaded, with its settings ``entry``."""
+    remarks = [*manifest.remarks, *filter(None, [missing_of(manifest)])]
+    if manifest.config_schema:
+        from hermes.plugins.loading.settings_schema import unknown_settings
+
+        remarks += unknown_settings(manifest.key, manifest.config_schema, entry)
+    return remarks
+
+
+def _unmet(manifest: PluginManifest, host: PluginHost) -> str:
+    """Why the plugin cannot run here with these settings; empty when it can."""
+    if manifest.requires_hermes:
+        from hermes.plugins.loading.requirements import unmet_contract
+
+        if problem := unmet_contract(manifest.requires_hermes):
+            return problem
+    if manifest.config_schema:
+        from hermes.plugins.loading.settings_schema import settings_problem
+
+        return settings_problem(manifest.key, manifest.config_schema, host.entries.get(manifest.key))
+    return ""
 
 
 def _of_class(found: Any, *, is_memory: bool) -> Register | None:

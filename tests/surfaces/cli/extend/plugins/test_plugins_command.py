@@ -384,9 +384,9 @@ def test_failures_are_one_line(home: Path, tmp_path: Path, capsys: Output) -> No
 class Terminal:
     """A ``hermes`` process on a terminal of its own."""
 
-    def __init__(self, home: Path, cwd: Path, *arguments: str) -> None:
+    def __init__(self, home: Path, cwd: Path, *arguments: str, **environ: str) -> None:
         self.main_end, slave = pty.openpty()
-        environment = hermes_environment(home, {"HERMES_BUNDLED_PLUGINS": str(cwd / "none")})
+        environment = hermes_environment(home, {"HERMES_BUNDLED_PLUGINS": str(cwd / "none"), **environ})
         command = hermes_command("plugins", *arguments)
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, cwd=cwd, env=environment, start_new_session=True
@@ -476,6 +476,36 @@ def wheel(folder: Path, name: str, version: str, entry_points: str) -> None:
             archive.writestr(path, content)
         record = "".join(f"{path},,\n" for path in [*files, f"{info}/RECORD"])
         archive.writestr(f"{info}/RECORD", record)
+
+
+NEEDS = "name: p\nversion: 1\ndescription: d\npython_dependencies: ['packed_library>=1', msgspec]\n"
+
+
+def test_packages_that_a_plugin_needs_are_named(home: Path, tmp_path: Path, capsys: Output) -> None:
+    write_plugin(home / "plugins" / "p", NEEDS)
+    assert main(["plugins", "enable", "p"]) == 0
+    told = capsys.readouterr().err
+    assert "plugin p needs packed_library>=1; install with: " in told
+    assert "-m pip install 'packed_library>=1'" in told
+    assert "msgspec" not in told
+
+
+def test_packages_that_a_plugin_needs_are_installed_on_request(home: Path, tmp_path: Path) -> None:
+    wheel(tmp_path / "index", "packed_library", "1.0", "")
+    write_plugin(home / "plugins" / "p", NEEDS)
+    pip = {
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(tmp_path / "index"),
+        "PIP_TARGET": str(tmp_path / "target"),
+        "PIP_ROOT_USER_ACTION": "ignore",
+        "PIP_CONFIG_FILE": os.devnull,
+    }
+    terminal = Terminal(home, tmp_path / "cwd", "enable", "p", **pip)
+    terminal.expect("Plugin p needs packed_library>=1. Install with pip into ")
+    terminal.answer("y")
+    code, seen = terminal.end()
+    assert (code, "Installed packed_library>=1." in seen) == (0, True), seen
+    assert (tmp_path / "target" / "packed_library").is_dir()
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ def enable(args: argparse.Namespace, installed: InstalledPlugins) -> None:
     """Enable a plugin."""
     manifest = installed.find(args.name)
     enable_plugin(installed, manifest)
+    offer_packages(installed, manifest)
     grant_override(installed, manifest, args.allow_tool_override)
     for name in manifest.missing_env(os.environ):
         warn(f"{name} is not set; add it to {installed.home / '.env'}")
@@ -56,7 +58,9 @@ def grant_override(installed: InstalledPlugins, manifest: PluginManifest, answer
     """Save whether the plugin may replace tools. Asks only about a plugin that wants to."""
     setting = f'plugins.entries."{manifest.key}".allow_tool_override'
     if answer is None:
-        if manifest.source == "bundled" or manifest.path is None or not asks_for_override(manifest.path):
+        if manifest.source == "bundled" or manifest.path is None:
+            return
+        if "tools.override" not in manifest.capabilities and not asks_for_override(manifest.path):
             return
         entry = installed.config.entries.get(manifest.key)
         if isinstance(entry, dict) and "allow_tool_override" in entry:
@@ -67,6 +71,28 @@ def grant_override(installed: InstalledPlugins, manifest: PluginManifest, answer
         answer = confirm(f"Plugin {manifest.key} wants to replace built-in tools. Allow that?")
     edit_config(installed.home, setting, answer)
     print(f"It may {'' if answer else 'not '}replace tools.")
+
+
+def offer_packages(installed: InstalledPlugins, manifest: PluginManifest) -> None:
+    """Offer to install the Python packages that the plugin needs and that are not there."""
+    if not manifest.python_dependencies:
+        return
+    from hermes.plugins.loading.requirements import missing_packages
+
+    missing = missing_packages(manifest.python_dependencies)
+    if not missing:
+        return
+    names = ", ".join(missing)
+    if not is_interactive() or not confirm(f"Plugin {manifest.key} needs {names}. Install with pip into {sys.prefix}?"):
+        warn(
+            f"plugin {manifest.key} needs {names}; install with: {sys.executable} -m pip install {shlex.join(missing)}"
+        )
+        return
+    from hermes.plugins.install.packages import install_requirements
+
+    print(f"Installing {names} with pip into {sys.prefix} …", file=sys.stderr)
+    install_requirements(missing, installed.shell)
+    print(f"Installed {names}.")
 
 
 def _move(installed: InstalledPlugins, manifest: PluginManifest, *, to: str, out_of: str) -> None:
@@ -110,6 +136,7 @@ def install(args: argparse.Namespace, installed: InstalledPlugins) -> None:
         print_lines([f"From {source.shown}, revision {done.revision}."])
     for key in keys:
         manifest = installed.manifests()[key]
+        offer_packages(installed, manifest)
         ask_for_env(installed, manifest)
         _show_notes(manifest.path)
         _offer_to_enable(installed, manifest, args.enable)
@@ -135,6 +162,7 @@ def update(args: argparse.Namespace, installed: InstalledPlugins) -> None:
         return
     print_lines([f"Plugin {manifest.key} updated from {before} to {now}."])
     if what == "revision":
+        offer_packages(installed, installed.find(manifest.key))
         ask_for_env(installed, installed.find(manifest.key))
 
 
