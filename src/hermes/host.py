@@ -16,7 +16,6 @@ from hermes.agent.approvals.model_approval import ModelApproval
 from hermes.agent.approvals.modes import SessionModes
 from hermes.agent.approvals.responder import Responders
 from hermes.agent.approvals.rules import ApprovalRules
-from hermes.agent.context.sections import prompt_sections
 from hermes.agent.context.window import Contexts
 from hermes.agent.images.describe import Vision
 from hermes.agent.images.generate import ImageMaker
@@ -252,7 +251,7 @@ class Host:
             open_sessions=sessions,
             contexts=Contexts(config, self.models, self.side, self.workers, sessions.messages),
             memory=Memory(self.home, config.memory, self.redactor, self.workers),
-            prompt_sections=lambda parts: prompt_sections(parts, self.plugins, self.services.profile_name),
+            prompt_sections=lambda: self.plugins.prompt_sections,
             images=ImageMaker(
                 self.home,
                 config.image_gen,

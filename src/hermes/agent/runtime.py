@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from hermes.agent.approvals.gate import Approvals
     from hermes.agent.approvals.responder import Responders
     from hermes.agent.context.inputs import TurnInputs
-    from hermes.agent.context.parts import TurnParts
     from hermes.agent.context.window import Contexts
     from hermes.agent.images.describe import Vision
     from hermes.agent.images.generate import ImageMaker
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from hermes.journal.store.port import Store
     from hermes.journal.turns.steps import Message, TurnJournal
     from hermes.models.endpoint import Endpoint
+    from hermes.plugins.prompt_section import PromptSection
     from hermes.tools.files.checkpoints.port import CheckpointPort
     from hermes.tools.files.guard import FileGuard
     from hermes.tools.registry import Tool, ToolLimits, ToolRegistry
@@ -72,8 +72,8 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: CheckpointPort | None
     #: What turns run with, as the journal records it: versions, plugins, the digest of the configuration.
     environment: Callable[[], dict[str, Any]]
-    #: What plugins add to the system prompt of the session of a turn.
-    prompt_sections: Callable[[TurnParts], str]
+    #: What plugins add to the system prompt of a session, by id.
+    prompt_sections: Callable[[], Mapping[str, PromptSection]]
     #: Where a run that is run again gets the inputs of its turns; None takes them as they are now.
     inputs: TurnInputs | None = None
     #: Seals a session when a turn of it has ended; None when that is not wanted.

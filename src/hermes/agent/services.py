@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hermes.base.config.files import profile_name
 from hermes.base.config.principals import default_workspace
 from hermes.base.errors import SessionNotFound, TurnSuspended
 from hermes.base.sanitize.surrogates import encodable
@@ -56,7 +57,7 @@ class Services:
     @property
     def profile_name(self) -> str:
         """The active profile: ``default``, or ``custom`` for another home."""
-        return "default" if self.home == Path("~/.hermes").expanduser() else "custom"
+        return profile_name(self.home)
 
     @property
     def current_cwd(self) -> Path:

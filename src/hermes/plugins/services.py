@@ -11,7 +11,6 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from hermes.base.sanitize import Redactor
     from hermes.hooks.table import Hooks
-    from hermes.plugins.context import PluginContext
     from hermes.plugins.http import PluginHttp
     from hermes.plugins.llm.access import ModelAccess
     from hermes.plugins.registry import PluginSet
@@ -60,8 +59,8 @@ class PluginHost(Struct, frozen=True, weakref=True):
     entries: Mapping[str, Any]
     #: Names of slash commands that plugins may not take.
     reserved_commands: frozenset[str] = frozenset()
-    #: The ``ctx`` of every plugin that was loaded or tried, by key.
-    contexts: dict[str, PluginContext] = {}
+    #: The ``ctx`` of every plugin that was loaded or tried, by key. Its class stands above this one.
+    contexts: dict[str, Any] = {}
     #: The compatibility modules that plugins have imported, by name.
     compat_modules: dict[str, ModuleType] = {}
     #: The top-level packages that its plugins have imported.

@@ -32,6 +32,11 @@ def hermes_home() -> Path:
         raise ConfigError("no home directory is known for this user; set HERMES_HOME to a directory") from None
 
 
+def profile_name(home: Path) -> str:
+    """The profile of a home: ``default``, or ``custom`` for another one than ``~/.hermes``."""
+    return "default" if home == Path("~/.hermes").expanduser() else "custom"
+
+
 def config_path(home: Path) -> Path:
     """The configuration file of a home."""
     return home / "config.yaml"
