@@ -19,7 +19,7 @@ from hermes.bundled.platforms.email.mail import IncomingMail, NotForUs, ParsedCo
 from hermes.bundled.platforms.email.parse import html_to_text, parse_content, parse_header, without_quotation
 from hermes.bundled.platforms.email.settings import EmailSettings
 from hermes.surfaces.gateway.adapter import PlatformConfig, SessionSource
-from hermes.tools import parser_process
+from hermes.tools.terminal import parser_process
 from hermes.tools.terminal.background import ProcessTable
 from support.adapter_rig import running_adapter
 from support.chat_servers import MailServers, mail_servers

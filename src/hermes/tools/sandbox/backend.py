@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from signal import SIGKILL
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
 from hermes.base.config.files import write_private_document
 from hermes.base.errors import ConfigError
+from hermes.base.version import __version__
 
 if TYPE_CHECKING:
     from hermes.tools.sandbox.profile import SandboxProfile
@@ -34,6 +36,10 @@ class SandboxBackend(msgspec.Struct, frozen=True):
     name: BackendName
     #: The program of bubblewrap.
     program: str = ""
+    #: Nothing in the sandbox of bubblewrap can make user namespaces.
+    blocks_namespaces: bool = False
+    #: Landlock keeps abstract Unix sockets of the machine out of the sandbox of bubblewrap, also with its network on.
+    scopes_sockets: bool = False
 
     @property
     def is_reduced(self) -> bool:
@@ -56,7 +62,14 @@ class SandboxBackend(msgspec.Struct, frozen=True):
         if self.name == "bubblewrap":
             from hermes.tools.sandbox.bubblewrap import bubblewrap_arguments
 
-            return start(bubblewrap_arguments(self.program, profile, temporary, arguments, cwd))
+            line = bubblewrap_arguments(
+                self.program, profile, temporary, arguments, cwd, blocks_namespaces=self.blocks_namespaces
+            )
+            if not self.scopes_sockets:
+                return start(line)
+            from hermes.tools.sandbox.landlock import start_scoped
+
+            return start_scoped(lambda: start(line))
         from hermes.tools.sandbox.landlock import start_restricted  # brings ctypes along
 
         return start_restricted(profile, temporary, lambda: start(arguments))
@@ -110,13 +123,13 @@ class _StoredProbe(msgspec.Struct):
 
 
 def _machine() -> str:
-    """Changes with everything that a result depends on: the kernel, the boot, the user, the program."""
+    """Changes with everything that a result depends on: this version, the kernel, the boot, the user, the program."""
     boot = ""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     program = _find_bwrap()
     changed = os.stat(program).st_mtime_ns if program else 0
-    return f"{os.uname().release} {boot} {os.geteuid()} {program} {changed}"
+    return f"{__version__} {os.uname().release} {boot} {os.geteuid()} {program} {changed}"
 
 
 def probe() -> SandboxProbe:
@@ -127,10 +140,11 @@ def probe() -> SandboxProbe:
     program = _find_bwrap()
     if program is None:
         reasons.append("bubblewrap is not installed (Debian and Ubuntu: apt install bubblewrap)")
-    elif problem := _problem_with(backend := SandboxBackend("bubblewrap", program)):
-        reasons.append(f"bubblewrap does not work here: {problem}")
     else:
-        return SandboxProbe(backend, f"bubblewrap ({program})")
+        found = _try_bubblewrap(program)
+        if isinstance(found, SandboxBackend):
+            return SandboxProbe(found, f"bubblewrap ({program})")
+        reasons.append(f"bubblewrap does not work here: {found}")
     from hermes.tools.sandbox.landlock import abi_version
 
     version = abi_version()
@@ -149,9 +163,24 @@ def _find_bwrap() -> str | None:
     return next(places, None)
 
 
+def _try_bubblewrap(program: str) -> SandboxBackend | str:
+    """bubblewrap with as many of its limits as work here, or what is wrong."""
+    from hermes.tools.sandbox.landlock import has_scopes
+
+    scopes = has_scopes()
+    # Older versions cannot block namespaces, and one that is setuid takes no limits from Landlock.
+    tries = dict.fromkeys([(True, scopes), (False, scopes), (True, False), (False, False)])
+    problem = ""
+    for blocks_namespaces, scopes_sockets in tries:
+        backend = SandboxBackend("bubblewrap", program, blocks_namespaces, scopes_sockets)
+        problem = _problem_with(backend)
+        if problem is None:
+            return backend
+    return problem or ""
+
+
 def _problem_with(backend: SandboxBackend) -> str | None:
     """Run a command that writes inside and outside of its workspace; why the result is wrong, or None."""
-    import subprocess
     import tempfile
 
     from hermes.tools.sandbox.profile import SandboxProfile
@@ -163,14 +192,35 @@ def _problem_with(backend: SandboxBackend) -> str | None:
         # bubblewrap replaces /tmp, so the folders are looked at afterwards from here.
         script = 'echo x > "$0/file" || exit 3; echo x > "$1/file" 2>/dev/null; exit 0'
         profile = SandboxProfile("workspace", os.path.realpath(inside))
-
-        def start(arguments: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
-            return subprocess.run(arguments, capture_output=True, timeout=_PROBE_SECONDS, check=False)
-
+        errors = os.path.join(folder, "errors")
+        arguments = ["/bin/sh", "-c", script, inside, outside]
         try:
-            done = backend.start(profile, temporary, ["/bin/sh", "-c", script, inside, outside], start)
-        except (OSError, subprocess.TimeoutExpired) as error:
+            code = backend.start(profile, temporary, arguments, lambda line: run_probe(line, errors))
+        except OSError as error:
             return str(error)
-        if done.returncode != 0 or not os.path.exists(os.path.join(inside, "file")):
-            return done.stderr.decode("utf-8", "replace").strip()[:300] or f"exit code {done.returncode}"
+        if code != 0 or not os.path.exists(os.path.join(inside, "file")):
+            return Path(errors).read_text("utf-8", "replace").strip()[:300] or f"exit code {code}"
         return "it does not limit writes" if os.path.exists(os.path.join(outside, "file")) else None
+
+
+def run_probe(arguments: Sequence[str], output: str) -> int:
+    """Run a program with its output in a file; its exit code. One that takes too long is killed.
+
+    Not with ``subprocess``, which a plugin may have changed: a sandbox that only seems not to work would be left out.
+    """
+    import time
+
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    pid = os.posix_spawn(arguments[0], arguments, os.environ, file_actions=actions, setsid=True)
+    deadline = time.monotonic() + _PROBE_SECONDS
+    while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
+        if time.monotonic() > deadline:
+            os.killpg(pid, SIGKILL)
+            os.waitpid(pid, 0)
+            raise TimeoutError(f"{arguments[0]} took longer than {_PROBE_SECONDS:g} s")
+        time.sleep(0.002)
+    return os.waitstatus_to_exitcode(ended[1])

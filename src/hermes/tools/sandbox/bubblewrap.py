@@ -16,18 +16,35 @@ _SERVICES = ("/run", "/var/run")
 _RESOLVER = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf")
 
 
+#: The first process of the sandbox. The kernel ends all others with it, so nothing outlives the command, whatever it
+#: started and however. bubblewrap's own first process would wait for the last of them. Its ``--die-with-parent`` would
+#: end a background process with the thread of Hermes that started it.
+_FIRST_PROCESS = ("/bin/sh", "-c", 'command -- "$@"; exit $?', "sh")
+
+
 def bubblewrap_arguments(
-    bwrap: str, profile: SandboxProfile, temporary: str, command: Sequence[str], cwd: str = ""
+    bwrap: str,
+    profile: SandboxProfile,
+    temporary: str,
+    command: Sequence[str],
+    cwd: str = "",
+    *,
+    blocks_namespaces: bool = False,
 ) -> list[str]:
     """The command line that runs ``command`` in the sandbox. ``temporary`` is the folder that it sees as ``/tmp``.
+
+    ``blocks_namespaces``: nothing in it can make user namespaces, in which it would have all rights again.
 
     A later mount lies on top of an earlier one, so the order is: everything read-only, what is hidden, the folders
     that may be changed, what stays read-only in them, what is hidden in them.
     """
-    arguments = [bwrap, "--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    arguments = [bwrap, *(("--unshare-user", "--disable-userns") if blocks_namespaces else ("--unshare-user-try",))]
+    arguments += ["--unshare-pid", "--as-pid-1", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    # The superuser would otherwise keep its rights, and could uncover what is hidden.
+    arguments += ["--cap-drop", "ALL"]
     if not profile.network:
         arguments.append("--unshare-net")
-    arguments += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", temporary, TEMPORARY]
+    arguments += ["--ro-bind", "/", "/", "--dev", "/dev", *_processes(), "--bind", temporary, TEMPORARY]
     arguments += _hide_services(profile)
     visible = (*profile.roots(), *profile.shown)
     inner = [path for path in profile.hidden if any(is_inside(path, folder) for folder in visible)]
@@ -35,7 +52,14 @@ def bubblewrap_arguments(
     arguments += [argument for path in profile.shown if os.path.exists(path) for argument in ("--ro-bind", path, path)]
     arguments += _bind_folders(profile, temporary)
     arguments += [argument for path in inner for argument in _hide(path)]
-    return [*arguments, "--chdir", cwd or profile.workspace, "--", *command]
+    return [*arguments, "--chdir", cwd or profile.workspace, "--", *_FIRST_PROCESS, *command]
+
+
+def _processes() -> list[str]:
+    """``/proc``. Settings of the kernel belong to the superuser, who needs no rights to change them."""
+    if os.geteuid() == 0:
+        return ["--proc", "/proc", "--remount-ro", "/proc"]
+    return ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"]
 
 
 def _hide_services(profile: SandboxProfile) -> list[str]:

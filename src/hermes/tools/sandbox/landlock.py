@@ -59,10 +59,24 @@ def start_restricted(profile: SandboxProfile, temporary: str, start: Callable[[]
     A restriction belongs to one thread for good, so the thread ends afterwards. Unlike code between fork and exec this
     is safe in a process with many threads. ``OSError`` when the kernel refuses.
     """
+    return _start_after(lambda: _restrict_thread(profile, temporary), start)
+
+
+def start_scoped(start: Callable[[], T]) -> T:
+    """The same with no other limit than that abstract Unix sockets and signals do not reach what is outside."""
+    return _start_after(_scope_thread, start)
+
+
+def has_scopes() -> bool:
+    """Whether the kernel has what ``start_scoped`` needs."""
+    return abi_version() >= _SCOPES_ABI
+
+
+def _start_after(restrict: Callable[[], None], start: Callable[[], T]) -> T:
     from concurrent.futures import ThreadPoolExecutor
 
     def work() -> T:
-        _restrict_thread(profile, temporary)
+        restrict()
         return start()
 
     with ThreadPoolExecutor(1, "hermes-landlock") as thread:
@@ -112,10 +126,23 @@ def _restrict_thread(profile: SandboxProfile, temporary: str) -> None:
             _allow(ruleset, path, write)
         for path in _readable(profile, temporary) if profile.hidden else ():
             _allow(ruleset, path, _READ_FILE)
-        _check(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-        _check(_system_call(_RESTRICT_SELF, ruleset, 0))
+        _enforce(ruleset)
     finally:
         os.close(ruleset)
+
+
+def _scope_thread() -> None:
+    attributes = _RulesetAttributes(files=0, net=0, scoped=_SCOPES)
+    ruleset = _check(_system_call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0))
+    try:
+        _enforce(ruleset)
+    finally:
+        os.close(ruleset)
+
+
+def _enforce(ruleset: int) -> None:
+    _check(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    _check(_system_call(_RESTRICT_SELF, ruleset, 0))
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:

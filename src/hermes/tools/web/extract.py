@@ -1,6 +1,6 @@
 """Extracts the text of an HTML page or a PDF from standard input. A program of its own: it imports nothing of Hermes.
 
-The documents are written by strangers and the parsers are large, so ``tools/parser_process.py`` runs it.
+The documents are written by strangers and the parsers are large, so ``tools/terminal/parser_process.py`` runs it.
 """
 
 # The libraries have no types.

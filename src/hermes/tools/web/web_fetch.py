@@ -175,7 +175,7 @@ def _extracted(kind: str, data: bytes, url: str, content_type: str, context: Too
 
 
 def _run_extraction(kind: str, data: bytes, url: str, context: ToolContext) -> _Extracted:
-    from hermes.tools.parser_process import run_parser
+    from hermes.tools.terminal.parser_process import run_parser
 
     program = Path(__file__).with_name("extract.py")
     arguments = (kind, url, str(_MAX_EXTRACTED))

@@ -1,8 +1,8 @@
 """Parses a mail from standard input. A program of its own: it imports nothing of Hermes.
 
-Anyone can send a mail, and the parsers of the standard library take very long for some, so ``tools/parser_process.py``
-runs it. ``header ADDRESS AUTHSERV_ID`` reads the header only, which decides whether the rest is looked at; ``content``
-reads a whole mail.
+Anyone can send a mail, and the parsers of the standard library take very long for some: it runs as a parser process
+(``tools/terminal/parser_process.py``). ``header ADDRESS AUTHSERV_ID`` reads the header only, which decides whether the
+rest is looked at; ``content`` reads a whole mail.
 """
 
 from __future__ import annotations

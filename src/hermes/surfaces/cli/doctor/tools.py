@@ -59,6 +59,7 @@ def check_sandbox(installation: Installation) -> Iterator[CheckResult]:
     """Whether this machine can confine commands. It is tried out each time, and the result kept for later runs."""
     from hermes.tools.sandbox.backend import probe, store_probe
     from hermes.tools.sandbox.confinement import probe_file
+    from hermes.tools.sandbox.escapes import open_ways
 
     terminal = installation.settings().terminal
     found = probe()
@@ -69,8 +70,11 @@ def check_sandbox(installation: Installation) -> Iterator[CheckResult]:
         yield warning("sandbox", f"none, {loss} ({setting}): {found.summary}", "install bubblewrap")
     elif found.backend.is_reduced:
         yield warning("sandbox", f"{found.summary}; {setting}", "install bubblewrap for the full sandbox")
+    elif ways := open_ways(found.backend):
+        fix = "install a current bubblewrap, and do not run Hermes as root"
+        yield warning("sandbox", f"{found.summary}, not full: {'; '.join(ways)} ({setting})", fix)
     else:
-        yield ok("sandbox", f"{found.summary}; {setting}")
+        yield ok("sandbox", f"full: {found.summary}; {setting}")
     if isinstance(terminal.network, list) and (found.backend is None or found.backend.is_reduced):
         yield broken("sandbox", "terminal.network is a list of hosts, which needs bubblewrap", "install bubblewrap")
 

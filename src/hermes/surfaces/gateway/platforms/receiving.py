@@ -140,7 +140,7 @@ class ReceivingAdapter(BasePlatformAdapter, Generic[S]):
 
     async def parse_apart(self, program: Path, arguments: Sequence[str], data: bytes) -> bytes:
         """What a parser of strangers' bytes prints, see ``run_parser``. The event loop does not wait for it."""
-        from hermes.tools.parser_process import run_parser
+        from hermes.tools.terminal.parser_process import run_parser
 
         gateway = self.gateway_runner
         supervisor = None if gateway is None else gateway.host.runtime.processes.supervisor

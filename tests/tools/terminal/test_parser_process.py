@@ -9,7 +9,7 @@ import pytest
 
 from hermes.base.errors import Interrupted
 from hermes.base.scope import Interrupt
-from hermes.tools.parser_process import run_parser
+from hermes.tools.terminal.parser_process import run_parser
 
 
 def run(folder: Path, program: str, data: bytes = b"", *arguments: str, interrupt: Interrupt | None = None) -> bytes:
