@@ -42,6 +42,8 @@ class Call:
     writes: list[str] = field(default_factory=list[str])
     #: The text of the pipeline or loop around it.
     around: str = ""
+    #: Files among its arguments whose text the analysis has read.
+    read_files: frozenset[str] = frozenset()
     #: The base name in lower case: some file systems ignore case.
     program: str = field(init=False)
     #: The words after the program.

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call
+from hermes.policy.programs.stores import prints_secret
 from hermes.policy.rules.targets import written_paths
 from hermes.policy.shell.marks import SECRET, TOKEN, taint_of
 from hermes.policy.shell.state import is_secret_name
@@ -81,11 +82,11 @@ def secret_output(call: Call) -> str:
     if program in ("env", "printenv", "set", "compgen"):
         return SECRET if all(word.startswith("-") for word in args) else ""
     if program not in _STORES:
-        return ""
+        return SECRET if prints_secret(call) else ""
     line = " ".join((program, *args))
     if _PRINTS_TOKEN.match(line):
         return TOKEN
-    return SECRET if _PRINTS_SECRET.match(line) else ""
+    return SECRET if _PRINTS_SECRET.match(line) or prints_secret(call) else ""
 
 
 _STORES = names(
@@ -121,6 +122,8 @@ def _report_files(shell: Shell, call: Call, files: list[str], *, sends: bool) ->
             shell.report(kind, call.source)
     if program in _STORES and _ALWAYS_ASKED.match(" ".join((program, *call.args))):
         shell.report("read-credentials", call.source)
+    elif not shell.state.captured and prints_secret(call):
+        shell.report("read-credentials", call.source)
 
 
 def _check_sender(shell: Shell, call: Call, arguments: list[str], files: list[str]) -> None:
@@ -153,6 +156,9 @@ def _secret_files(shell: Shell, call: Call) -> list[str]:
 def _named_files(args: Iterable[str]) -> Iterable[str]:
     """The words that may name a local file: as such, after ``=``, after ``@`` or ``<``."""
     for word in args:
+        if word.startswith("file://"):
+            yield word[7:]
+            continue
         if "://" in word or len(word) > 1_000:
             continue
         if address := _FILE_ADDRESS.match(word):

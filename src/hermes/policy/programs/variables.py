@@ -49,8 +49,14 @@ def set_variable(shell: Shell, name: str, value: str, source: str) -> None:
         shell.report("load-code", source)
     if hides_history(name, value):
         shell.report("wipe-logs", source)
-    if not value or not is_known(value):
-        return
+    if name.startswith("GIT_CONFIG_"):
+        _git(shell, name, value, source)
+    elif value and is_known(value):
+        _run_value(shell, name, value)
+
+
+def _run_value(shell: Shell, name: str, value: str) -> None:
+    """Judge a value as the program that uses it would run it."""
     if name in _PROMPTS:
         if "$(" in value or "`" in value:
             shell.expand_text(value)
@@ -61,8 +67,6 @@ def set_variable(shell: Shell, name: str, value: str, source: str) -> None:
         shell.read_apart(f"{_OPTIONS[name]} {' '.join(map(quote, _split(value)))}")
     elif _COMMANDS.fullmatch(name):
         shell.read_apart(value.lstrip("|- ").replace("%s", "x"))
-    elif name.startswith("GIT_CONFIG_"):
-        _git(shell, name, value, source)
     else:
         shell.evaluate([value])
 

@@ -6,6 +6,7 @@ import re
 
 from hermes.policy.call import Call
 from hermes.policy.rules.rule import REDIRECTED, Rule, always
+from hermes.policy.shell.words import names
 
 #: A shell in the middle of a pipeline, or at its beginning when it is interactive or reads from a file such as a FIFO.
 _PIPED_SHELL = re.compile(
@@ -27,6 +28,21 @@ def _opens_way_in(call: Call) -> bool:
     return any(word.startswith("-") and not word.startswith("--") and "R" in word[1:] for word in call.args[:8])
 
 
+#: Programs that make a port of this machine reachable from the network.
+_TUNNELS = (
+    "ngrok lt localtunnel frpc frps bore chisel inlets inletsctl pagekite rathole gost zrok playit serveo expose pinggy "
+    "telebit localxpose loclx tunnelto hypertunnel cloudflared tailscale devtunnel iodine dnscat2"
+)
+_NO_TUNNEL = names(
+    "version --version -v help --help -h config login logout status access ping ip netcheck up down set update list "
+    "whois switch ssh cert lock web authtoken diagnose service"
+)
+
+
+def _opens_tunnel(call: Call) -> bool:
+    return bool(call.args) and _NO_TUNNEL.isdisjoint(call.args[:1])
+
+
 RULES = (
     Rule("remote-script", "runs a script from the network"),
     Rule("decode-then-execute", "runs a script that is written in an encoding"),
@@ -45,13 +61,14 @@ RULES = (
             "nc ncat netcat socat": _serves_shell,
             "telnet openssl ssh": lambda call: _PIPED_SHELL.search(call.around) is not None,
             "ssh autossh": _opens_way_in,
-            "ztcp ttyd gotty wetty shellinabox shellinaboxd tmate upterm sshx chisel frpc bore": always,
+            "ztcp ttyd gotty wetty shellinabox shellinaboxd tmate upterm sshx": always,
+            _TUNNELS: _opens_tunnel,
             "zmodload": lambda call: any("net/" in word for word in call.args),
-            "cloudflared": lambda call: "access" not in call.args,
             REDIRECTED: lambda call: any(path.startswith(("/dev/tcp/", "/dev/udp/")) for path in call.writes),
         },
     ),
     Rule("send-credentials", "sends keys or passwords to another machine"),
+    Rule("send-private", "sends private files or data to another machine"),
     Rule("read-own-secrets", "reads the keys or settings of this agent", hardline=True),
     Rule("read-credentials", "reads stored keys or passwords"),
     Rule("read-env-file", "reads a file of environment secrets"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hermes.policy.call import Call
-from hermes.policy.rules.rule import Predicate, Rule, always
+from hermes.policy.rules.rule import Predicate, Rule, always, any_of, with_arguments
 from hermes.policy.shell.words import names
 
 _CLIENTS = (
@@ -61,6 +61,67 @@ def _redis_flushes(call: Call) -> bool:
     return any(word.lower() in _REDIS for word in words)
 
 
+#: Words by which a migration tool goes back, or puts other data in the place of what is there.
+_BACK = re.compile(
+    r"(?:^|[\s:.])(?:downgrade|rollback\S*|revert\S*|undo\S*|down-to|redo|reset|clean|drop\S*|purge|nuke|wipe|fresh|refresh"
+    r"|migration:(?:revert|down)|db:migrate:undo\S*|restore|load_?data|flush|schema:(?:load|drop)|truncate\S*)(?:\s|$)",
+    re.IGNORECASE,
+)
+#: Tools for which one of these words, anywhere, changes a database; and the word that may precede it.
+_MIGRATORS = (
+    "alembic flask knex sequelize sequelize-cli typeorm flyway liquibase goose dbmate sqlx diesel atlas supabase "
+    "prisma rails rake artisan doctrine phinx umi dbt evolve yoyo aerich piccolo mikro-orm drizzle-kit node-pg-migrate "
+    "db-migrate migrate-mongo ecto mix sqitch bytebase refinery sea-orm-cli hasura edgedb gel"
+)
+_RUNNERS = names("npx bunx pnpx yarn pnpm bundle poetry uv php python python3 bin/console dotnet uvx pipx")
+_MIGRATOR_NAMES = names(_MIGRATORS) | names("manage.py migrate mongorestore ef django-admin")
+_DOWN = names("down --down")
+
+
+def _goes_back(call: Call) -> bool:
+    """A migration tool that goes back, called directly or by a runner of packages."""
+    if not {"--help", "-h", "--dry-run", "--sql", "status", "--version"}.isdisjoint(call.args):
+        return False
+    words = [word for word in call.args if not word.startswith("-")]
+    if call.program in _RUNNERS:
+        at = next((at for at, word in enumerate(words[:3]) if word.rpartition("/")[2] in _MIGRATOR_NAMES), None)
+        if at is None:
+            return False
+        words = words[at + 1 :]
+    line = " ".join(words[:4])
+    return _BACK.search(line) is not None or not _DOWN.isdisjoint(words[:2]) or words[-1:] == ["zero"]
+
+
+#: Programs that put a copy in the place of what is there, with the words that say so; none: every use.
+_RESTORES: dict[str, Predicate] = {
+    "pg_restore mongorestore pg_rewind cbrestore": with_arguments,
+    "pgbackrest barman wal-g velero restic borg duplicity kopia rman xtrabackup mariabackup influx influxd etcdctl "
+    "cockroach tiup dolt neonctl couchbase-cli": any_of(
+        "restore recover backup-fetch --copy-back --move-back rollback prune forget del delete"
+    ),
+    "sqlite3 sqlite": lambda call: any(re.match(r"\.(?:restore|clone|recover)\b", word) for word in call.args),
+    "redis-cli valkey-cli keydb-cli": any_of("--pipe restore RESTORE"),
+    "aws gcloud az doctl": lambda call: re.search(r"(?:^|[ -])restore\b", " ".join(call.args[:6])) is not None,
+    "kafka-topics kafka-topics.sh kafka-delete-records kafka-delete-records.sh": any_of("--delete --offset-json-file"),
+    "rabbitmqctl rabbitmqadmin": any_of("purge_queue delete_queue delete_vhost reset force_reset purge delete"),
+    "migrate": lambda call: not {"down", "drop", "force"}.isdisjoint(call.args),
+}
+_FROM_FILE = names("psql mysql mariadb sqlcmd cockroach clickhouse-client cqlsh sqlplus mongosh mongo")
+
+
+def _runs_unread_file(call: Call) -> bool:
+    """Statements from a file or program that were not read: what they do is not known."""
+    if not _NO_STATEMENTS.isdisjoint(call.args):
+        return False
+    if call.stdin.origin in ("file", "program", "decoded", "remote") and call.stdin.text is None:
+        return call.program in _FROM_FILE
+    files = call.values("f", "file", "input-file") if call.program in ("psql", "cqlsh", "sqlcmd") else []
+    return any(path not in call.read_files for path in files)
+
+
+_NO_STATEMENTS = names("-c -e --command --execute -l --list -V --version --help")
+
+
 RULES = (
     Rule(
         "sql-drop",
@@ -72,6 +133,15 @@ RULES = (
             "dropdb dropuser": always,
             "mysqladmin mariadb-admin": lambda call: "drop" in call.args,
             "rails rake bundle php mix npx python prisma": lambda call: _TASKS.search(" ".join(call.args)) is not None,
+        },
+    ),
+    Rule(
+        "database-rollback",
+        "restores, rolls back or replaces data of a database",
+        {
+            " ".join((_MIGRATORS, *_RUNNERS)): _goes_back,
+            **_RESTORES,
+            " ".join(_FROM_FILE): _runs_unread_file,
         },
     ),
     Rule("sql-delete-all", "deletes every row of a table", {_CLIENTS: _on_all_rows(_DELETE)}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from hermes.policy.call import Call
 from hermes.policy.rules.rule import Rule
@@ -111,20 +112,67 @@ def _removes(call: Call) -> bool:
 
 _RUNNERS = names("npx pnpx bunx uvx")
 _RUNS_PACKAGE = names("exec x dlx run tool")
-#: An address that is neither this machine nor checked by TLS.
-_UNCHECKED = re.compile(r"(?:git\+)?(?:http|git|ftp)://(?!localhost\b|127\.|\[::1\]|0\.0\.0\.0)", re.IGNORECASE)
-_ANY_ADDRESS = re.compile(r"(?:\w+\+)?\w+://(?!localhost\b|127\.|\[::1\])", re.IGNORECASE)
+_INSTALLS = names("install i add download wheel sync get ci update require install-extension cask upgrade in localinstall")
+#: An address that is not this machine; a version control system or a host may stand before it.
+_ADDRESS = re.compile(
+    r"(?:\w+\+)?\w+://(?!localhost\b|127\.|\[::1\]|0\.0\.0\.0)|(?:github|gitlab|bitbucket|gist|git):[^:]|git@[\w.-]+:"
+    r"|[\w.-]+\s*@\s*(?:git\+)?https?://",
+    re.IGNORECASE,
+)
+#: Package files that a manager of the system installs, without any of its sources.
+_PACKAGE_FILE = re.compile(r".*\.(?:deb|rpm|apk|snap|flatpak|flatpakref|pkg|msi|vsix|pkg\.tar\.\w+|txz)$", re.IGNORECASE)
 
 
 def _fetches_code(call: Call) -> bool:
     """Packages whose code runs here, from an address of the command line's choice."""
     words = _words(call)
-    values = [word.partition("=")[2] or word for word in call.args]
     runs = call.program in _RUNNERS or not _RUNS_PACKAGE.isdisjoint(words[:2])
-    if runs and any(_ANY_ADDRESS.match(value) for value in values):
-        return not (call.program in ("uv", "poetry", "pdm", "npm") and words[:1] == ["run"])
-    installs = not {"install", "i", "add", "download", "wheel", "sync", "get", "ci", "update"}.isdisjoint(words[:3])
-    return installs and any(_UNCHECKED.match(value) for value in values)
+    if call.program in ("uv", "poetry", "pdm", "npm", "cargo", "bundle", "conda") and words[:1] == ["run"]:
+        return False
+    if not runs and _INSTALLS.isdisjoint(words[:3]):
+        return False
+    return any(_ADDRESS.match(word.partition("=")[2] if word.startswith("-") else word) for word in call.args)
+
+
+def _installs_file(call: Call) -> bool:
+    """A package of the system from a file or an address: its scripts run as root."""
+    if call.program in ("dpkg", "rpm"):
+        wanted = {"-i", "--install", "--unpack"} if call.program == "dpkg" else {"--install", "--upgrade"}
+        bundled = call.program == "rpm" and any(re.match(r"-[iUF][vh]*$", word) for word in call.args)
+        return bundled or not wanted.isdisjoint(call.args)
+    if _INSTALLS.isdisjoint(_words(call)[:2]) and not {"-U", "--install-extension", "--dangerous"} & set(call.args):
+        return False
+    return any(_PACKAGE_FILE.match(word) or _ADDRESS.match(word) for word in call.args) or "--dangerous" in call.args
+
+
+#: Commands that add a source of packages: the words before the source.
+_ADDS_SOURCE: dict[str, Callable[[Call], bool]] = {
+    "apt-key": lambda call: not {"add", "adv"}.isdisjoint(call.args),
+    "add-apt-repository apt-add-repository": lambda call: bool(call.args),
+    "dnf yum dnf5": lambda call: any(word.startswith(("--add-repo", "--repofrompath", "addrepo")) for word in call.args)
+    or {"copr", "enable"} <= set(call.args),
+    "zypper": lambda call: not {"ar", "addrepo"}.isdisjoint(call.args),
+    "rpm": lambda call: "--import" in call.args,
+    "brew": lambda call: call.args[:1] == ["tap"] and len(call.args) > 1,
+    "helm": lambda call: call.args[:2] == ["repo", "add"],
+    "flatpak": lambda call: "remote-add" in call.args,
+    "gem": lambda call: "sources" in call.args and any(word in ("-a", "--add") for word in call.args),
+    "nix-channel": lambda call: "--add" in call.args,
+    "gh": lambda call: call.args[:2] == ["extension", "install"],
+    "choco nuget": lambda call: call.args[:1] in (["source"], ["sources"]) and "add" in call.args,
+    "conda mamba": lambda call: any(_ADDRESS.match(word) for word in call.args) and "install" in call.args[:2],
+    "pacman-key": lambda call: not {"-a", "--add", "-r", "--recv-keys"}.isdisjoint(call.args),
+    "krew kubectl-krew": lambda call: call.args[:2] == ["index", "add"],
+}
+
+
+def _fetches_workload(call: Call) -> bool:
+    """What a cluster or a runtime gets from an address."""
+    wanted = {"apply", "create", "replace", "run", "install", "upgrade", "cache", "serve", "eval"}
+    return not wanted.isdisjoint(call.args[:3]) and any(_REMOTE_FILE.match(word) for word in call.args)
+
+
+_REMOTE_FILE = re.compile(r"(?:-f|--filename=)?https?://(?!localhost\b|127\.|\[::1\])", re.IGNORECASE)
 
 
 def _removes_environment(call: Call) -> bool:
@@ -150,10 +198,14 @@ RULES = (
     ),
     Rule(
         "unchecked-package",
-        "installs or runs a package from an address that no one checks",
+        "installs or runs a package from an address or file that no one checks, or adds a source of packages",
         {
             "pip pip3 pipx uv npm yarn pnpm bun gem cargo go conda mamba poetry pdm": _fetches_code,
-            "composer luarocks brew npx pnpx bunx uvx": _fetches_code,
+            "composer luarocks brew npx pnpx bunx uvx cpan cpanm cpm": _fetches_code,
+            "dpkg rpm apt apt-get aptitude dnf yum zypper apk pacman snap flatpak installer": _installs_file,
+            "code code-insiders codium cursor winget": _installs_file,
+            "kubectl oc helm deno": _fetches_workload,
+            **_ADDS_SOURCE,
         },
     ),
 )

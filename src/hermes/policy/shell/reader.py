@@ -10,6 +10,7 @@ from hermes.policy.budget import StepBudget, TooComplex
 from hermes.policy.call import Call
 from hermes.policy.programs.builtins import multiplies
 from hermes.policy.programs.programs import run
+from hermes.policy.programs.stores import only_filters
 from hermes.policy.rules import broken_rules
 from hermes.policy.scripts import Script, ScriptReader
 from hermes.policy.shell.assignments import assign, assign_for_now, declare, restore, unset
@@ -203,9 +204,15 @@ class Shell:
         if len(stages) > 1 and "$0" in text_of(stages[0]) and text_of(stages[0]) == text_of(stages[1]):
             self.report("fork-bomb", text_of(node))
         with self._inside_of(text_of(node)):
-            for stage in stages:
-                stdin = self._apart(stage, stdin)
+            for at, stage in enumerate(stages, 1):
+                stdin = self._stage(stage, stages[at:], stdin)
         return stdin
+
+    def _stage(self, stage: Node, later: list[Node], stdin: Flow) -> Flow:
+        """One part of a pipeline; what it prints is seen when the later parts only change its form."""
+        captured = self.state.captured or not only_filters([text_of(other)[:_MOST_AROUND] for other in later])
+        with self.subshell(captured=captured):
+            return self.walk(stage, stdin)
 
     @contextmanager
     def _inside_of(self, text: str) -> Generator[None]:
@@ -230,8 +237,8 @@ class Shell:
         if body is not None and body.type == "pipeline":
             *first, last = body.named_children
             with self._inside_of(text_of(body)):
-                for stage in first:
-                    stdin = self._apart(stage, stdin)
+                for at, stage in enumerate(first, 1):
+                    stdin = self._stage(stage, [*first[at:], last], stdin)
                 return self._redirect(last, nodes, stdin, source)
         redirects = read_redirects(self, nodes)
         feed = stdin if redirects.stdin is None else redirects.stdin
@@ -352,11 +359,12 @@ class Shell:
         children = node.named_children
         if len(children) == 1 and children[0].type == "file_redirect":
             return (read_redirects(self, children).stdin or NOTHING).as_value()
-        return self._inside(node, TERMINAL).as_value()
+        with self.subshell(captured=True):
+            return self._all(node, TERMINAL).as_value()
 
     def output_of_text(self, text: str) -> str:
         """The value of a backquoted command substitution."""
-        return self.read_apart(text.replace("\\`", "`").replace("\\\\", "\\")).as_value()
+        return self.read_apart(text.replace("\\`", "`").replace("\\\\", "\\"), captured=True).as_value()
 
     def expand_text(self, text: str) -> None:
         """Analyse the substitutions in a text that is expanded only when something evaluates it."""

@@ -36,6 +36,8 @@ class ShellState:
     contained: bool = False
     #: Inside text that may never run: only hardline rules count.
     only_hardline: bool = False
+    #: Inside a substitution or an earlier part of a pipeline: no one sees the output.
+    captured: bool = False
 
     def assign(self, name: str, value: Value, *, append: bool = False) -> None:
         """Set a variable."""
