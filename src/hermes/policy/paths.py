@@ -213,6 +213,10 @@ class PathContext:
             return "read-credentials"
         return None
 
+    def is_in_home(self, path: str) -> bool:
+        """Whether an absolute path is a home folder or lies in one."""
+        return path == self.home or _USER_FOLDER.fullmatch(path.lower()) is not None or bool(self._inside_a_home(path))
+
     def _inside_a_home(self, path: str) -> str:
         if path.startswith(self.home.rstrip("/") + "/"):
             return path[len(self.home.rstrip("/")) + 1 :]

@@ -9,7 +9,7 @@ from hermes.policy.call import Call
 from hermes.policy.programs.launchers import run_flow, run_text
 from hermes.policy.programs.options import git_loads, git_settings, texts_among
 from hermes.policy.programs.projects import run_project_files
-from hermes.policy.shell.flow import SECRET_FILE
+from hermes.policy.shell.flow import SECRET_FILE, text_flow
 from hermes.policy.shell.words import names
 
 if TYPE_CHECKING:
@@ -92,6 +92,21 @@ def run_options(shell: Shell, call: Call) -> None:
     for word in call.args if call.program in _LINE_RUNNERS else ():
         if " " in word:
             run_text(shell, call, word)
+
+
+_STATEMENT_FILES = names("psql cqlsh sqlcmd")
+
+
+def read_statements(shell: Shell, call: Call) -> None:
+    """Read the file of statements that a database client is given, so that the rules see them."""
+    if call.program not in _STATEMENT_FILES:
+        return
+    for path in call.values("fi", "file", "input-file"):
+        script = shell.script_at(path)
+        text = shell.content_of(path).text if script is None else script.text if script.is_new else ""
+        if text is not None:
+            call.read_files |= {path}
+            call.stdin = text_flow((call.stdin.text or "") + text)
 
 
 def _git(shell: Shell, call: Call) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call, base_name, without_version
 from hermes.policy.programs.builtins import BUILTINS
-from hermes.policy.programs.embedded import run_options
+from hermes.policy.programs.embedded import read_statements, run_options
 from hermes.policy.programs.interpreters import INLINE, interpret
 from hermes.policy.programs.launchers import (
     SHELLS,
@@ -27,7 +27,7 @@ from hermes.policy.programs.launchers import (
 from hermes.policy.programs.outputs import output
 from hermes.policy.programs.powershell import PROGRAMS as WINDOWS
 from hermes.policy.programs.powershell import windows
-from hermes.policy.programs.secrets import check_secrets
+from hermes.policy.programs.secrets.leaks import check_secrets
 from hermes.policy.programs.variables import set_variable
 from hermes.policy.programs.wrappers import LOOSE, WRAPPERS, container, loose_commands, unwrap
 from hermes.policy.shell.flow import PROGRAM, Flow
@@ -83,6 +83,7 @@ def run(shell: Shell, call: Call) -> Flow:
         return flow
     if any(character in first for character in "*?[") and first not in ("[", "[["):
         _guess(shell, call)
+    read_statements(shell, call)
     shell.check(call)
     taint = check_secrets(shell, call)
     if first in shell.state.functions:

@@ -30,8 +30,8 @@ def _opens_way_in(call: Call) -> bool:
 
 #: Programs that make a port of this machine reachable from the network.
 _TUNNELS = (
-    "ngrok lt localtunnel frpc frps bore chisel inlets inletsctl pagekite rathole gost zrok playit serveo expose pinggy "
-    "telebit localxpose loclx tunnelto hypertunnel cloudflared tailscale devtunnel iodine dnscat2"
+    "ngrok lt localtunnel frpc frps bore chisel inlets inletsctl pagekite rathole gost zrok playit serveo expose "
+    "pinggy telebit localxpose loclx tunnelto hypertunnel cloudflared tailscale devtunnel iodine dnscat2"
 )
 _NO_TUNNEL = names(
     "version --version -v help --help -h config login logout status access ping ip netcheck up down set update list "

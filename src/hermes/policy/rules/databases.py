@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hermes.policy.call import Call
+from hermes.policy.call import Call, without_version
 from hermes.policy.rules.rule import Predicate, Rule, always, any_of, with_arguments
 from hermes.policy.shell.words import names
 
@@ -73,7 +73,7 @@ _MIGRATORS = (
     "prisma rails rake artisan doctrine phinx umi dbt evolve yoyo aerich piccolo mikro-orm drizzle-kit node-pg-migrate "
     "db-migrate migrate-mongo ecto mix sqitch bytebase refinery sea-orm-cli hasura edgedb gel"
 )
-_RUNNERS = names("npx bunx pnpx yarn pnpm bundle poetry uv php python python3 bin/console dotnet uvx pipx")
+_RUNNERS = names("npx bunx pnpx yarn pnpm bundle poetry uv php python dotnet uvx pipx")
 _MIGRATOR_NAMES = names(_MIGRATORS) | names("manage.py migrate mongorestore ef django-admin")
 _DOWN = names("down --down")
 
@@ -83,7 +83,7 @@ def _goes_back(call: Call) -> bool:
     if not {"--help", "-h", "--dry-run", "--sql", "status", "--version"}.isdisjoint(call.args):
         return False
     words = [word for word in call.args if not word.startswith("-")]
-    if call.program in _RUNNERS:
+    if without_version(call.program) in _RUNNERS:
         at = next((at for at, word in enumerate(words[:3]) if word.rpartition("/")[2] in _MIGRATOR_NAMES), None)
         if at is None:
             return False

@@ -112,15 +112,20 @@ def _removes(call: Call) -> bool:
 
 _RUNNERS = names("npx pnpx bunx uvx")
 _RUNS_PACKAGE = names("exec x dlx run tool")
-_INSTALLS = names("install i add download wheel sync get ci update require install-extension cask upgrade in localinstall")
+_INSTALLS = names(
+    "install i add download wheel sync get ci update require install-extension cask upgrade in localinstall"
+)
 #: An address that is not this machine; a version control system or a host may stand before it.
 _ADDRESS = re.compile(
-    r"(?:\w+\+)?\w+://(?!localhost\b|127\.|\[::1\]|0\.0\.0\.0)|(?:github|gitlab|bitbucket|gist|git):[^:]|git@[\w.-]+:"
+    r"(?:\w+\+)?\w+://(?!localhost\b|127\.|\[::1\]|0\.0\.0\.0|(?:pypi|rubygems|npmjs)\.org\b|registry\.(?:npmjs\.org|yarnpkg\.com)"
+    r"|download\.pytorch\.org|(?:index\.|static\.)?crates\.io|proxy\.golang\.org)|(?:github|gitlab|bitbucket|gist|git):[^:]|git@[\w.-]+:"
     r"|[\w.-]+\s*@\s*(?:git\+)?https?://",
     re.IGNORECASE,
 )
 #: Package files that a manager of the system installs, without any of its sources.
-_PACKAGE_FILE = re.compile(r".*\.(?:deb|rpm|apk|snap|flatpak|flatpakref|pkg|msi|vsix|pkg\.tar\.\w+|txz)$", re.IGNORECASE)
+_PACKAGE_FILE = re.compile(
+    r".*\.(?:deb|rpm|apk|snap|flatpak|flatpakref|pkg|msi|vsix|pkg\.tar\.\w+|txz)$", re.IGNORECASE
+)
 
 
 def _fetches_code(call: Call) -> bool:
@@ -149,8 +154,10 @@ def _installs_file(call: Call) -> bool:
 _ADDS_SOURCE: dict[str, Callable[[Call], bool]] = {
     "apt-key": lambda call: not {"add", "adv"}.isdisjoint(call.args),
     "add-apt-repository apt-add-repository": lambda call: bool(call.args),
-    "dnf yum dnf5": lambda call: any(word.startswith(("--add-repo", "--repofrompath", "addrepo")) for word in call.args)
-    or {"copr", "enable"} <= set(call.args),
+    "dnf yum dnf5": lambda call: (
+        any(word.startswith(("--add-repo", "--repofrompath", "addrepo")) for word in call.args)
+        or {"copr", "enable"} <= set(call.args)
+    ),
     "zypper": lambda call: not {"ar", "addrepo"}.isdisjoint(call.args),
     "rpm": lambda call: "--import" in call.args,
     "brew": lambda call: call.args[:1] == ["tap"] and len(call.args) > 1,

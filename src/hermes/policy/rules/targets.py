@@ -68,6 +68,8 @@ def _cloned(call: Call) -> list[str]:
     """Where a repository is cloned to, and where git works."""
     folders = call.values("C")
     operands = call.options.operands
+    if operands[:2] == ["bundle", "create"]:
+        return [path for path in operands[2:3] if path != "-"]
     return [*(operands[2:3] if operands[:1] == ["clone"] else []), *(folders if "config" in operands else [])]
 
 
@@ -89,6 +91,7 @@ _TARGETS: dict[str, Callable[[Call], list[str]]] = by_program(
         "tar bsdtar unzip": _archive,
         "patch": lambda call: [*call.options.operands[:1], *call.values("do", "directory", "output")],
         "git": _cloned,
+        "pg_dump pg_dumpall mysqldump mariadb-dump": lambda call: call.values("fr", "file", "result-file"),
         "zip": lambda call: call.options.operands[:1],
         "gpg": lambda call: call.values("o", "output"),
         "openssl": lambda call: [*call.values("", "out", "keyout"), *_after(call, "-out", "-keyout")],

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hermes.policy.shell.marks import DECODED, REMOTE, SECRET, TOKEN, UNKNOWN, taint_of
+from hermes.policy.shell.marks import DECODED, PRIVATE, REMOTE, SECRET, UNKNOWN, taint_of, worst_taint
 
 #: From harmless to suspicious; a combination has the most suspicious origin.
 Origin = Literal["terminal", "text", "file", "program", "decoded", "remote"]
@@ -20,7 +20,7 @@ class Flow:
 
     text: str | None
     origin: Origin
-    #: The mark of the secret that unknown text contains: ``SECRET``, ``TOKEN`` or nothing.
+    #: The mark of the secret that unknown text contains: ``SECRET``, ``TOKEN``, ``PRIVATE`` or nothing.
     secret: str = ""
 
     @property
@@ -41,7 +41,7 @@ class Flow:
 
     def tainted(self, secret: str) -> Flow:
         """The same stream, when a program put a secret into it."""
-        taint = SECRET if SECRET in (secret, self.secret) else secret or self.secret
+        taint = worst_taint((secret, self.secret))
         if taint == self.taint:
             return self
         origin = "program" if self.origin in ("terminal", "text") else self.origin
@@ -53,6 +53,7 @@ NOTHING = Flow("", "text")
 PROGRAM = Flow(None, "program")
 A_FILE = Flow(None, "file")
 SECRET_FILE = Flow(None, "file", SECRET)
+PRIVATE_FILE = Flow(None, "file", PRIVATE)
 DOWNLOAD = Flow(None, "remote")
 
 
@@ -74,7 +75,6 @@ def joined(flows: Sequence[Flow]) -> Flow:
     origin = _worst(flow.origin for flow in flows)
     texts = [flow.text for flow in flows]
     if any(text is None for text in texts):
-        taints = {flow.taint for flow in flows}
-        return Flow(None, origin, SECRET if SECRET in taints else TOKEN if TOKEN in taints else "")
+        return Flow(None, origin, worst_taint(flow.taint for flow in flows))
     text = "".join(text for text in texts if text)
     return Flow(text, origin) if len(text) <= _LONGEST else Flow(None, origin, taint_of(text))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 #: Unicode noncharacters: no program has such a name, and ``syntax.readings`` removes them from input.
 UNKNOWN = "\ufdd0"
 REMOTE = "\ufdd1"
@@ -18,13 +20,17 @@ INLINE = "\ufdd8"
 #: Taint, beside the mark of an unknown part: content of a credential file or store, value of a secret variable.
 SECRET = "\ufdd9"
 TOKEN = "\ufdda"
+#: Private data that is no key.
+PRIVATE = "\ufddb"
 
+#: The worst first.
+TAINTS = (SECRET, TOKEN, PRIVATE)
 UNKNOWNS = (UNKNOWN, REMOTE, DECODED)
-ALL = (*UNKNOWNS, OPEN, COMMA, CLOSE, SPLIT, EMPTY, INLINE, SECRET, TOKEN)
+ALL = (*UNKNOWNS, OPEN, COMMA, CLOSE, SPLIT, EMPTY, INLINE, SECRET, TOKEN, PRIVATE)
 
 _PLAIN = str.maketrans({OPEN: "{", COMMA: ",", CLOSE: "}", SPLIT: " ", EMPTY: ""})
-_SHOWN = str.maketrans({UNKNOWN: "?", REMOTE: "?", DECODED: "?", INLINE: "", SECRET: "", TOKEN: ""})
-_KNOWN = str.maketrans(dict.fromkeys((*UNKNOWNS, SECRET, TOKEN), ""))
+_SHOWN = str.maketrans({UNKNOWN: "?", REMOTE: "?", DECODED: "?", INLINE: "", SECRET: "", TOKEN: "", PRIVATE: ""})
+_KNOWN = str.maketrans(dict.fromkeys((*UNKNOWNS, SECRET, TOKEN, PRIVATE), ""))
 
 
 def plain(text: str) -> str:
@@ -44,7 +50,13 @@ def known_part(text: str) -> str:
 
 def taint_of(text: str) -> str:
     """The worst taint in a text, or nothing."""
-    return SECRET if SECRET in text else TOKEN if TOKEN in text else ""
+    return next((mark for mark in TAINTS if mark in text), "")
+
+
+def worst_taint(taints: Iterable[str]) -> str:
+    """The worst of several taints, or nothing."""
+    given = set(taints)
+    return next((mark for mark in TAINTS if mark in given), "")
 
 
 def is_known(text: str) -> bool:

@@ -10,7 +10,7 @@ from hermes.policy.budget import StepBudget, TooComplex
 from hermes.policy.call import Call
 from hermes.policy.programs.builtins import multiplies
 from hermes.policy.programs.programs import run
-from hermes.policy.programs.stores import only_filters
+from hermes.policy.programs.secrets.stores import only_filters
 from hermes.policy.rules import broken_rules
 from hermes.policy.scripts import Script, ScriptReader
 from hermes.policy.shell.assignments import assign, assign_for_now, declare, restore, unset

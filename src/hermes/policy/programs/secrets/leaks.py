@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call
-from hermes.policy.programs.stores import prints_secret
+from hermes.policy.programs.secrets.private import is_private, prints_private, sends, sent_files
+from hermes.policy.programs.secrets.stores import prints_secret
 from hermes.policy.rules.targets import written_paths
-from hermes.policy.shell.marks import SECRET, TOKEN, taint_of
+from hermes.policy.shell.flow import PRIVATE_FILE
+from hermes.policy.shell.marks import PRIVATE, SECRET, TOKEN, taint_of, worst_taint
 from hermes.policy.shell.state import is_secret_name
 from hermes.policy.shell.words import names
 
@@ -82,11 +84,13 @@ def secret_output(call: Call) -> str:
     if program in ("env", "printenv", "set", "compgen"):
         return SECRET if all(word.startswith("-") for word in args) else ""
     if program not in _STORES:
-        return SECRET if prints_secret(call) else ""
+        return SECRET if prints_secret(call) else PRIVATE if prints_private(call) else ""
     line = " ".join((program, *args))
     if _PRINTS_TOKEN.match(line):
         return TOKEN
-    return SECRET if _PRINTS_SECRET.match(line) or prints_secret(call) else ""
+    if _PRINTS_SECRET.match(line) or prints_secret(call):
+        return SECRET
+    return PRIVATE if prints_private(call) else ""
 
 
 _STORES = names(
@@ -97,19 +101,35 @@ _STORES = names(
 
 def check_secrets(shell: Shell, call: Call) -> str:
     """Report secrets that a call shows or sends; returns the taint of its output."""
+    _check_private(shell, call)
     arguments = [word for word in call.args if SECRET in word or TOKEN in word]
     files = _secret_files(shell, call)
     program = call.program
-    sends = program in _SENDERS or (program == "openssl" and "s_client" in call.args)
-    if sends:
+    is_sender = program in _SENDERS or (program == "openssl" and "s_client" in call.args)
+    if is_sender:
         _check_sender(shell, call, arguments, files)
-    elif (call.stdin.taint or arguments) and any(map(_ADDRESS.match, call.args)):
+    elif (call.stdin.taint not in ("", PRIVATE) or arguments) and any(map(_ADDRESS.match, call.args)):
         shell.report("send-credentials", call.source)
-    _report_files(shell, call, files, sends=sends)
-    is_shown = files and not sends and (program not in _BLIND or arguments)
-    passed_on = [] if sends else [taint_of(word) for word in (*arguments, call.stdin.taint)]
-    taints = [SECRET if is_shown else "", *passed_on, secret_output(call)]
-    return SECRET if SECRET in taints else next(filter(None, taints), "")
+    _report_files(shell, call, files, sends=is_sender)
+    is_shown = files and not is_sender and (program not in _BLIND or arguments)
+    passed_on = [] if is_sender else [taint_of(word) for word in (*arguments, call.stdin.taint)]
+    return worst_taint([SECRET if is_shown else "", *passed_on, secret_output(call)])
+
+
+def _check_private(shell: Shell, call: Call) -> None:
+    """Report private data that is sent; remember the files that it is packed into."""
+    if sends(call):
+        known = shell.state.files
+        flows = [known.get(call.paths.resolve(path)) for path in sent_files(call)] if known else []
+        if (
+            PRIVATE in (call.stdin.taint, *(flow.taint for flow in flows if flow is not None))
+            or any(PRIVATE in word for word in call.args)
+            or any(is_private(call, path) for path in sent_files(call))
+        ):
+            shell.report("send-private", call.source)
+    elif prints_private(call):
+        for path in written_paths(call):
+            shell.state.files[call.paths.resolve(path)] = PRIVATE_FILE
 
 
 def _report_files(shell: Shell, call: Call, files: list[str], *, sends: bool) -> None:
@@ -120,15 +140,16 @@ def _report_files(shell: Shell, call: Call, files: list[str], *, sends: bool) ->
     if program not in _BLIND and not (sends and program in _KEYED):
         for kind in dict.fromkeys(files):
             shell.report(kind, call.source)
-    if program in _STORES and _ALWAYS_ASKED.match(" ".join((program, *call.args))):
-        shell.report("read-credentials", call.source)
-    elif not shell.state.captured and prints_secret(call):
+    line = " ".join((program, *call.args)) if program in _STORES else ""
+    if _ALWAYS_ASKED.match(line) or (not shell.state.captured and prints_secret(call)):
         shell.report("read-credentials", call.source)
 
 
 def _check_sender(shell: Shell, call: Call, arguments: list[str], files: list[str]) -> None:
     keyed = call.program in _KEYED and _UPLOADS.isdisjoint(call.args)
-    leaks = call.stdin.taint and not (call.stdin.taint == TOKEN and "--password-stdin" in call.args)
+    leaks = call.stdin.taint not in ("", PRIVATE) and not (
+        call.stdin.taint == TOKEN and "--password-stdin" in call.args
+    )
     shows = bool(files) or any(SECRET in word or _is_exposed(call, word) for word in arguments)
     if leaks or (shows and not keyed):
         shell.report("send-credentials", call.source)

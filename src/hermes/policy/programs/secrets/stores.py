@@ -22,20 +22,20 @@ _PRINTS: Mapping[str, re.Pattern[str]] = {
             r"|iam create-access-key|eks get-token|codeartifact get-authorization-token|rds generate-db-auth-token"
             r"|kms decrypt|sso get-role-credentials|redshift\S* get-\S*credentials",
             "az": r"account get-access-token|keyvault (?:secret (?:show|download)|key download)|ad sp create-for-rbac"
-            r"|\S+(?: \S+)* (?:list-keys|keys list|list-credentials|show-connection-string|get-credentials|credential show)",
+            r"|.* (?:list-keys|keys list|list-credentials|show-connection-string|get-credentials|credential show)",
             "vault bao": r"(?:kv get|read|print token|token create|unwrap|operator (?:init|generate-root))\b",
             "op": r"(?:read|item get|document get|inject|signin --raw|environment read)\b",
             "bw": r"(?:get (?:password|item|totp|notes|attachment)|list items|export|unlock .*--raw|send receive)\b",
             "rbw": r"(?:get|code|list .*password|history)\b",
-            "pass gopass passage prs": r"(?!ls\b|list\b|find\b|search\b|git\b|init\b|insert\b|add\b|edit\b|generate\b|rm\b|delete\b|mv\b|cp\b"
-            r"|help\b|version\b|-|grep\b|otp uri\b|mounts\b|sync\b|sum\b|audit\b|setup\b|config\b|recipients\b).",
+            "pass gopass passage prs": r"(?!(?:ls|list|find|search|git|init|insert|add|edit|generate|rm|delete|mv|cp|help"
+            r"|version|grep|otp uri|mounts|sync|sum|audit|setup|config|recipients)\b|-).",
             "lpass": r"(?:show|export)\b",
             "keepassxc-cli": r"(?:show .*(?:-s\b|--show-protected|-a\b|--all)|export|clip|attachment-export)",
             "secret-tool": r"(?:lookup|search)\b",
             "keyring": r"get\b",
             "security": r"(?:find-(?:generic|internet)-password .*-[gw]|dump-keychain|export)",
-            "kubectl oc": r".*\bconfig view\b.*(?:--raw|--flatten)|.*\bget\b.*\bsecrets?\b.*(?:-o|--output|--template)|create token\b"
-            r"|.*\bwhoami (?:-t|--show-token)|extract secrets?/|get-token",
+            "kubectl oc": r".*\bconfig view\b.*(?:--raw|--flatten)|.*\bget\b.*\bsecrets?\b.*(?:-o|--output|--template)"
+            r"|create token\b|.*\bwhoami (?:-t|--show-token)|extract secrets?/|get-token",
             "git": r"credential(?:-\S+)? (?:fill|get)\b",
             "gpg gpg2": r".*--export-secret",
             "heroku": r"(?:auth:token|config(?::get)?(?:\s|$)|authorizations:(?:create|info)|pg:credentials)",
@@ -78,6 +78,8 @@ _PRINTS: Mapping[str, re.Pattern[str]] = {
         }
     ).items()
 }
+#: Most of a command line that is compared: some patterns take more than linear time.
+_LONGEST = 400
 #: Helpers of programs that hand out what they keep.
 _HELPER = re.compile(r"(?:docker-credential-|git-credential-)")
 #: Programs behind a pipe that only change the form of what they show.
@@ -92,7 +94,7 @@ def prints_secret(call: Call) -> bool:
     if _HELPER.match(call.program):
         return "get" in call.args[:1]
     pattern = _PRINTS.get(call.program)
-    return pattern is not None and pattern.match(" ".join(call.args)) is not None
+    return pattern is not None and pattern.match(" ".join(call.args)[:_LONGEST]) is not None
 
 
 def only_filters(commands: list[str]) -> bool:

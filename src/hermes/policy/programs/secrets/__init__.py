@@ -1,0 +1,1 @@
+"""Secrets and private data: where they come from, and where they must not go."""

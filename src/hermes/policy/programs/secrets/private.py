@@ -1,0 +1,87 @@
+"""Private data that is no key: where it comes from, and the programs that send it away."""
+
+from __future__ import annotations
+
+import re
+
+from hermes.policy.call import Call
+from hermes.policy.rules.rule import Predicate, always, any_of
+from hermes.policy.rules.targets import written_paths
+from hermes.policy.shell.words import by_program, names
+
+#: Programs that print what is private: dumps, the clipboard, the screen, logs and histories.
+_SOURCES: dict[str, Predicate] = by_program(
+    {
+        "pg_dump pg_dumpall mysqldump mariadb-dump mongodump mongoexport": always,
+        "sqlite3 sqlite": any_of(".dump .backup"),
+        "redis-cli valkey-cli": any_of("--rdb"),
+        "xclip": lambda call: call.options.has("o", "out"),
+        "xsel": lambda call: call.options.has("o", "output") or not call.args,
+        "pbpaste wl-paste get-clipboard termux-clipboard-get": always,
+        "history journalctl last lastlog": always,
+        "screencapture scrot grim maim import gnome-screenshot spectacle": always,
+        "git": lambda call: call.options.operands[:2] == ["bundle", "create"],
+        "docker podman": any_of("save export"),
+        "arecord parecord fswebcam": always,
+    }
+)
+_ARCHIVERS = names("tar gtar bsdtar zip 7z 7za cpio cat dd gzip base64 cp head tail strings ditto pax find grep rg")
+#: Programs that send what they are given; a database is not among them: a copy into one is ordinary work.
+_SENDERS = names(
+    "curl wget nc ncat netcat socat ssh scp rsync sftp ftp lftp tftp telnet http https xh httpie mail mailx sendmail "
+    "mutt msmtp swaks aws gsutil gcloud az azcopy rclone mc s3cmd s5cmd b2 gh glab croc wormhole magic-wormhole ffsend "
+    "transfer websocat wscat pastebinit openssl termbin ipfs smbclient dig nslookup host"
+)
+#: Senders that copy in both directions: their last operand is the target, and one of them is on another machine.
+_COPIERS = names("scp rsync rclone aws gsutil s3cmd s5cmd mc azcopy gcloud")
+_AWAY = re.compile(r"(?:[\w.-]+@)?[\w.-]+:(?!\\)\S*|\w+://.*")
+_HERE = re.compile(r"(?:\w+://)?(?:[\w.-]+@)?(?:localhost|127\.\d|\[?::1\]?|0\.0\.0\.0)(?:[:/]|$)", re.IGNORECASE)
+#: What may be in a home and is of no one's concern.
+_ORDINARY = re.compile(r"/(?:\.cache|\.npm|\.cargo/registry|\.local/share/pnpm|go/pkg|tmp)(?:/|$)|\.pub$|/known_hosts$")
+
+
+def prints_private(call: Call) -> bool:
+    """Whether a program prints or packs private data."""
+    source = _SOURCES.get(call.program)
+    if source is not None and source(call):
+        return True
+    return call.program in _ARCHIVERS and any(is_private(call, word) for word in call.options.operands)
+
+
+def is_private(call: Call, path: str) -> bool:
+    """Whether a path lies in a home and outside of the working folder, or is the home itself."""
+    paths = call.paths
+    if not path.startswith(("~", "/", "..")):
+        return False
+    whole = paths.resolve(path)
+    if paths.cwd and f"{whole}/".startswith(f"{paths.cwd}/"):
+        return False
+    return paths.is_in_home(whole) and _ORDINARY.search(whole) is None
+
+
+def sends(call: Call) -> bool:
+    """Whether a call sends something to another machine."""
+    if call.program not in _SENDERS or (call.program == "openssl" and "s_client" not in call.args):
+        return False
+    return not any(map(_HERE.match, call.args))
+
+
+def sent_files(call: Call) -> list[str]:
+    """The files that a sending call names, apart from those that it writes."""
+    operands = call.options.operands
+    if call.program in _COPIERS:
+        return operands[:-1] if any(_AWAY.fullmatch(word) for word in operands) else []
+    if call.program in ("ssh", "wget", "dig", "nslookup", "host", "openssl"):
+        return []
+    found = [path for word in call.args for path in _file_in(word)]
+    found += call.values("Ta", "upload-file", "attach")
+    written = set(written_paths(call))
+    return [path for path in found if path not in written]
+
+
+def _file_in(word: str) -> list[str]:
+    """``@file``, ``name=@file`` and ``name=<file``; a plain word may be a file as well."""
+    for mark in ("=@", "=<"):
+        if mark in word:
+            return [word.partition(mark)[2].partition(";")[0]]
+    return [word.lstrip("@")] if word[:1] in ("@", "~", "/") else []
