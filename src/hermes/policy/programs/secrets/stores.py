@@ -27,8 +27,8 @@ _PRINTS: Mapping[str, re.Pattern[str]] = {
             "op": r"(?:read|item get|document get|inject|signin --raw|environment read)\b",
             "bw": r"(?:get (?:password|item|totp|notes|attachment)|list items|export|unlock .*--raw|send receive)\b",
             "rbw": r"(?:get|code|list .*password|history)\b",
-            "pass gopass passage prs": r"(?!(?:ls|list|find|search|git|init|insert|add|edit|generate|rm|delete|mv|cp|help"
-            r"|version|grep|otp uri|mounts|sync|sum|audit|setup|config|recipients)\b|-).",
+            "pass gopass passage prs": r"(?!(?:ls|list|find|search|git|init|insert|add|edit|generate|rm|delete|mv|cp"
+            r"|help|version|grep|otp uri|mounts|sync|sum|audit|setup|config|recipients)\b|-).",
             "lpass": r"(?:show|export)\b",
             "keepassxc-cli": r"(?:show .*(?:-s\b|--show-protected|-a\b|--all)|export|clip|attachment-export)",
             "secret-tool": r"(?:lookup|search)\b",
