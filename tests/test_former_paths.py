@@ -46,3 +46,19 @@ def test_a_name_that_never_was_is_still_unknown() -> None:
         import_module("hermes.no_such_package")
     with pytest.raises(ModuleNotFoundError, match=r"hermes\.base\.sanitize\.no_such_module"):
         import_module("hermes.sanitize.no_such_module")
+
+
+def test_the_names_of_the_executor_are_in_its_package() -> None:
+    from hermes import a2a
+    from hermes.a2a.executor import (
+        HermesA2AExecutor,
+        ProviderConfig,
+        _reasoning_supported,  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+        _validate_response_format,  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    )
+
+    assert HermesA2AExecutor is a2a.HermesA2AExecutor
+    assert ProviderConfig("hermes-4-70b").reasoning_supported is _reasoning_supported("hermes-4-70b") is True
+    assert _validate_response_format({"type": "text"}) is None and _validate_response_format({"type": "xml"})
+    with pytest.raises(ImportError):
+        from hermes.a2a.executor import Nobody  # noqa: F401  # pyright: ignore[reportAttributeAccessIssue]

@@ -160,9 +160,13 @@ def test_what_ends_the_program_in_execution_middleware_ends_the_turn_in_order(
         assert len(provider.requests) == (1 if after or kind == "tool_execution" else 0)
         turn = Sessions(host.store).last_turn(result.session_id)
     expected = f"plugin 'culprit' raised {raised.__name__}: no budget in {kind}"
-    assert (result.status, result.error, result.error_type) == ("failed", expected, raised.__name__)
-    assert turn is not None and turn.state == "failed"
-    assert [(end["completed"], end["reason"]) for end in ends] == [(False, expected)]
+    is_interrupted = raised is KeyboardInterrupt
+    status = "interrupted" if is_interrupted else "failed"
+    assert (result.status, result.error, result.error_type) == (status, expected, raised.__name__)
+    assert turn is not None and turn.state == status
+    assert [(end["completed"], end["interrupted"], end["reason"]) for end in ends] == [
+        (False, is_interrupted, expected)
+    ]
 
 
 # -- what callbacks return -------------------------------------------------------------------------------------------

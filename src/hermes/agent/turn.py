@@ -104,8 +104,8 @@ class Turn:
             raise
         except BaseException as failure:
             error = reason = self._words_of(failure)
-            error_type = type(failure).__name__
-            answer = self._close_unanswered("failed", error, failure)
+            error_type, status = type(failure).__name__, _status_after(failure)
+            answer = self._close_unanswered(status, error, failure)
         else:
             if (emit := self._runtime.hooks.post_llm_call) is not None:
                 self._hooks.answered(emit, answer, self._finish_reason)  # it is stored, whatever the hooks do
@@ -450,3 +450,8 @@ class Turn:
     def _is_conclusion(self, step: int) -> bool:
         """Whether a model step is the one that follows a spent budget, and was offered no tools."""
         return self._journal.messages.get((step, 0), {}).get("role") == "user"
+
+
+def _status_after(failure: BaseException) -> TurnStatus:
+    """How a turn ended that something else than the runtime stopped; middleware may pass a user's Ctrl-C on."""
+    return "interrupted" if isinstance(failure, KeyboardInterrupt) else "failed"

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.base.config import Config, config_path, hermes_home, load_config
+from hermes.base.config.check import check
 from hermes.base.config.listing import list_settings
 from hermes.base.config.load import load_text
 from hermes.base.errors import ConfigError
@@ -368,3 +369,16 @@ def test_any_document_gives_a_config_or_a_config_error(document: dict[str, Any])
         assert isinstance(load(text), Config)
     except ConfigError as error:
         assert "allowed: " in str(error) or "line" in str(error) or "YAML" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("plugins", "unknown"),
+    [
+        ({"chat_recorder": {"vault_root": "~/vault"}}, False),
+        ({"chat_recorder": "on"}, True),
+        ({"entires": {"guard": {}}}, True),
+    ],
+)
+def test_settings_that_a_plugin_reads_itself_are_no_mistake(plugins: dict[str, Any], unknown: bool) -> None:
+    _, findings = check({"plugins": plugins})
+    assert bool(findings.unknown) is unknown and findings.problems == []

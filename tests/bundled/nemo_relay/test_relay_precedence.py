@@ -169,7 +169,6 @@ def test_switches(value: str) -> None:
     [
         ("ATOF_MODE", "replace"),
         ("ATOF_FILENAME", "../events.jsonl"),
-        ("ATIF_FILENAME_TEMPLATE", "all.json"),
         ("ATIF_FILENAME_TEMPLATE", "{session_id}/{model}.json"),
         ("ATIF_FILENAME_TEMPLATE", "../{session_id}.json"),
         ("ATIF_SUBAGENT_EXPORT_MODE", "some"),
@@ -182,6 +181,14 @@ def test_what_makes_no_sense_is_remarked_upon_and_replaced(name: str, value: str
     assert name in remark and value in remark
     default = read_settings(env, Path("/"))
     assert (found.atof, found.atif) == (default.atof, default.atif)
+
+
+def test_a_template_for_all_sessions_is_used_as_it_is_and_remarked_upon() -> None:
+    env = {f"{PREFIX}ATIF_ENABLED": "1", f"{PREFIX}ATIF_FILENAME_TEMPLATE": "all.json"}
+    found = read_settings(env, Path("/"))
+    assert found.atif is not None and found.atif.template == "all.json"
+    [remark] = found.remarks
+    assert "each session replaces the file of the one before" in remark
 
 
 @given(st.text())

@@ -11,7 +11,7 @@ import msgspec
 
 from hermes.base.config.messages import KeyPath, allowed_values, describe, dotted, suggestion
 from hermes.base.config.schema.aliases import AliasedConfig, AliasedModelConfig
-from hermes.base.config.schema.sections import ApiMode, AuxiliaryConfig, HooksConfig, MemoryConfig
+from hermes.base.config.schema.sections import ApiMode, AuxiliaryConfig, HooksConfig, MemoryConfig, PluginsConfig
 
 #: Sections whose other keys are names chosen by the user: the field that collects them, and what an item is.
 NAMED_ITEMS: dict[type, tuple[str, type]] = {
@@ -89,7 +89,9 @@ def _fit_struct(value: Any, kind: type[msgspec.Struct], path: KeyPath, findings:
             named = _fit_dict({name: item}, get_args(hints[collector])[1], path, findings)
             fitted[collector] = {**fitted.get(collector, {}), **named}
         elif not name.startswith(("_", "x-")) and name not in getattr(kind, "without_effect", ()):
-            findings.unknown[*path, name] = suggestion(name, path, hints)
+            hint = suggestion(name, path, hints)
+            if kind is not PluginsConfig or hint or not isinstance(item, dict):  # else settings that a plugin reads
+                findings.unknown[*path, name] = hint
     return _build(kind, fitted, path, findings)
 
 

@@ -8,25 +8,16 @@ if TYPE_CHECKING:
 
 __all__ = ["HermesA2AExecutor"]
 
-#: Public name -> the module that defines it.
-_HOMES = {"HermesA2AExecutor": "hermes.surfaces.a2a.executor.executor"}
-
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    from hermes.surfaces.a2a import executor
 
-    try:
-        value: object = getattr(import_module(home), name)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "a2a":
-            raise
-        raise ImportError(f"{name} needs the A2A SDK; install it with: hermes install a2a") from error
+    value: object = getattr(executor, name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *__all__})

@@ -117,14 +117,18 @@ def is_plain_name(name: str) -> bool:
 
 
 def checked_template(template: str, what: str, remarks: list[str]) -> str:
-    """The template, or the default with a remark when it would put all sessions into one file or leave the folder."""
+    """The template, with a remark when it puts all sessions into one file; the default when it is no file name."""
     if not template:
         return ATIF_TEMPLATE
     rest = template.replace(_PLACEHOLDER, "", 1)
-    if _PLACEHOLDER in template and "{" not in rest and "}" not in rest and is_plain_name(rest or "_"):
-        return template
-    remarks.append(
-        f"{what} is {template!r}; a file name with {_PLACEHOLDER} in it, once, and no other braces is expected, "
-        f"{ATIF_TEMPLATE} is used"
-    )
-    return ATIF_TEMPLATE
+    if "{" in rest or "}" in rest or not is_plain_name(rest or "_"):
+        remarks.append(
+            f"{what} is {template!r}; a file name with {_PLACEHOLDER} in it, and no other braces, is expected, "
+            f"{ATIF_TEMPLATE} is used"
+        )
+        return ATIF_TEMPLATE
+    if _PLACEHOLDER not in template:
+        remarks.append(
+            f"{what} is {template!r}, without {_PLACEHOLDER}: each session replaces the file of the one before"
+        )
+    return template
