@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from hermes.plugins.compat.chats.platform_helpers import MessageDeduplicator, TextBatchAggregator, redact_phone
+from hermes.plugins.compat.machine.terminal_setup import prompt_checklist
 from hermes.plugins.compat.messages import EphemeralReply, MessageEvent
-from hermes.plugins.compat.terminal_setup import prompt_checklist
 from support import HostFactory
 from support.compat_rig import namespace
 from support.plugin_rig import Rig

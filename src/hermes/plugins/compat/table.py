@@ -9,11 +9,11 @@ import re
 
 _ADAPTER_NAMES = (
     "platforms: BasePlatformAdapter MessageHandler messages: EphemeralReply MessageEvent MessageType Platform "
-    "PlatformConfig ProcessingOutcome SendResult SessionSource build_session_key chats/received_files: adapter_helpers() "
-    "received_files()"
+    "PlatformConfig ProcessingOutcome SendResult SessionSource build_session_key "
+    "chats/received_files: adapter_helpers() received_files()"
 )
 _PRINTED_NAMES = (
-    "terminal_setup: Colors color print_error print_header print_info print_success print_warning prompt_checklist "
+    "machine/terminal_setup: Colors color print_error print_header print_info print_success print_warning prompt_checklist "
     "prompt_choice prompt_yes_no"
 )
 _SIGN_IN_NAMES = (
@@ -28,16 +28,16 @@ NAMES = {
     "agent.browser_provider": "bases: BrowserProvider",
     "agent.context_engine": "engines: ContextEngine",
     "agent.delegation_context": "runtime: delegation_context()",
-    "agent.file_safety": "safety: file_safety()",
+    "agent.file_safety": "machine/safety: file_safety()",
     "agent.image_gen_provider": "bases: ImageGenProvider media: image()",
     "agent.memory_provider": "engines: MemoryProvider RecallStatus is_trivial_prompt spawn_context_thread",
     "agent.plugin_llm": "plugins.llm.access: PluginLlm contract.llm: PluginLlmBudgetError PluginLlmCompleteResult "
     "PluginLlmImageInput PluginLlmStructuredResult PluginLlmTextInput PluginLlmTrustError PluginLlmUsage",
-    "agent.redact": "safety: mask_secret redact()",
-    "agent.runtime_cwd": "safety: working_folder()",
+    "agent.redact": "machine/safety: mask_secret redact()",
+    "agent.runtime_cwd": "machine/safety: working_folder()",
     "agent.secret_scope": "runtime: UnscopedSecretError secret_scope()",
     "agent.secret_sources.base": "bases: DEFAULT_FETCH_TIMEOUT_SECONDS SECRET_SOURCE_API_VERSION ErrorKind FetchResult "
-    "SecretSource is_valid_env_name safety: run_secret_cli scrub_ansi",
+    "SecretSource is_valid_env_name machine/safety: run_secret_cli scrub_ansi",
     "agent.transcription_provider": "bases: TranscriptionProvider",
     "agent.tts_provider": "bases: DEFAULT_OUTPUT_FORMAT VALID_OUTPUT_FORMATS TTSProvider resolve_output_format",
     "agent.video_gen_provider": "bases: VideoGenProvider media: video()",
@@ -56,14 +56,14 @@ NAMES = {
     "gateway.status": "chats/platform_helpers: acquire_scoped_lock release_all_scoped_locks release_scoped_lock",
     "gateway.whatsapp_identity": "messages: canonical_whatsapp_identifier expand_whatsapp_aliases",
     "hermes_cli.cli_output": f"{_PRINTED_NAMES} prompt=prompt_or_empty",
-    "hermes_cli.colors": "terminal_setup: Colors color should_use_color",
+    "hermes_cli.colors": "machine/terminal_setup: Colors color should_use_color",
     "hermes_cli.config": "settings: names()",
     "hermes_cli.dashboard_auth": _SIGN_IN_NAMES,
     "hermes_cli.dashboard_auth.base": _SIGN_IN_NAMES,
     "hermes_cli.middleware": "manager: middleware()",
     "hermes_cli.plugins": "manager: plugins()",
     "hermes_cli.profiles": "runtime: profiles()",
-    "hermes_cli.secret_prompt": "terminal_setup: masked_secret_prompt",
+    "hermes_cli.secret_prompt": "machine/terminal_setup: masked_secret_prompt",
     "hermes_cli.setup": f"{_PRINTED_NAMES} is_interactive_stdin prompt settings: setup()",
     "hermes_constants": "settings: constants()",
     "hermes_state": "runtime: state()",
@@ -73,8 +73,8 @@ NAMES = {
     "tools.approval": "runtime: approval()",
     "tools.interrupt": "runtime: is_interrupted",
     "tools.registry": "tool_registry: ToolEntry ToolRegistry=Registry registry=Registry() tool_error tool_result",
-    "tools.tool_output_limits": "safety: output_limits()",
-    "tools.url_safety": "safety: url_safety()",
+    "tools.tool_output_limits": "machine/safety: output_limits()",
+    "tools.url_safety": "machine/safety: url_safety()",
     "utils": "helpers: TRUTHY_STRINGS atomic_json_write atomic_replace atomic_write_text atomic_yaml_write "
     "base_url_host_matches base_url_hostname env_bool env_float env_int env_var_enabled is_truthy_value "
     "read_json_or_empty safe_json_loads",

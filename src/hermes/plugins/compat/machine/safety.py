@@ -1,4 +1,4 @@
-"""What the host refuses or hides, for plugins that ask first: secrets in texts, files, addresses, long outputs."""
+"""Safety: the host's refusals and masks for plugins that ask first: secrets in texts, files, addresses, long outputs."""
 
 from __future__ import annotations
 
