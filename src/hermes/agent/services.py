@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ from hermes.models.reply import ToolRequest
 from hermes.tools.results import tool_error
 
 if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+
     from hermes.agent.llm.plugin_calls import PluginModels
     from hermes.agent.pipelines.tool_call import ToolCall
     from hermes.agent.pipelines.tool_outcome import ToolOutcome
@@ -53,6 +56,8 @@ class Services:
         self.take_message: Callable[[str], bool] | None = None
         self._models: PluginModels | None = None
         self._models_lock = threading.Lock()
+        self._session_files: TemporaryDirectory[str] | None = None
+        self._session_files_lock = threading.Lock()
 
     @property
     def profile_name(self) -> str:
@@ -156,6 +161,20 @@ class Services:
             raise SessionNotFound(f"no session {session_id}")
         return [dict(message) for message in sessions.messages(session_id)]
 
+    def session_file(self) -> Path:
+        """A copy of the sessions of that caller, for plugins that read a database themselves. It ends with the host."""
+        from tempfile import TemporaryDirectory
+
+        from hermes.journal.history.session_file import write_session_file
+
+        principal = current_principal()
+        with self._session_files_lock:
+            if self._session_files is None:
+                self._session_files = TemporaryDirectory(prefix="hermes-sessions-")
+            path = Path(self._session_files.name) / f"{sha256(principal.encode()).hexdigest()[:16]}.db"
+            write_session_file(self._runtime.store, path, principal)
+        return path
+
     def is_child(self, session_id: str) -> bool:
         """Whether a session is that of a child agent."""
         session: Session | None = self._runtime.open_sessions.get(session_id)
@@ -181,6 +200,8 @@ class Services:
         """Close what the plugins used of it."""
         if self._models is not None:
             self._models.close()
+        if self._session_files is not None:
+            self._session_files.cleanup()
 
 
 def dispatch_call(

@@ -84,7 +84,8 @@ def _build(host: PluginHost, name: str) -> ModuleType:
     module = CompatModule(name, host)
     if name in NAMES:
         content = _content(host, NAMES[name])
-        vars(module).update(content, __all__=sorted(key for key in content if not key.startswith("_")))
+        lazy: tuple[str, ...] = content.get("__lazy__", ())  # made by the module's own ``__getattr__``
+        vars(module).update(content, __all__=sorted([*lazy, *(key for key in content if not key.startswith("_"))]))
     return module
 
 

@@ -130,13 +130,13 @@ def approval(host: PluginHost) -> Names:
         command: str, env_type: str, approval_callback: Any = None, has_host_access: bool = False
     ) -> dict[str, Any]:
         """Whether a command may run now. A person may be asked; ``approval_callback`` is not, the surface asks."""
-        return _verdict(*_service(host, "check_call")("terminal", {"command": command}))
+        return _verdict(*service(host, "check_call")("terminal", {"command": command}))
 
     def request_tool_approval(
         tool_name: str, reason: str, *, rule_key: str = "", approval_callback: Any = None
     ) -> dict[str, Any]:
         """Have a call approved for a reason of the plugin's own."""
-        return _verdict(*_service(host, "check_call")(tool_name, {}, reason=reason, rule_key=rule_key))
+        return _verdict(*service(host, "check_call")(tool_name, {}, reason=reason, rule_key=rule_key))
 
     def get_approval_mode() -> str:
         config = config_of(host)
@@ -182,32 +182,7 @@ def jobs(host: PluginHost) -> Names:
     return {**named, "list_jobs": list_jobs, "load_jobs": partial(list_jobs, include_disabled=True)}
 
 
-# -- hermes_state, hermes_cli.profiles, agent.secret_scope, agent.delegation_context ---------------------------------
-
-
-def state(host: PluginHost) -> Names:
-    """``hermes_state``: sessions, read-only, those of the caller that the running work belongs to."""
-
-    class SessionDB:
-        """The stored sessions."""
-
-        def __init__(self, *_args: Any, **_options: Any) -> None: ...
-
-        def list_sessions_rich(
-            self, limit: int = 20, order_by_last_active: bool = False, **_options: Any
-        ) -> list[dict[str, Any]]:
-            """The latest sessions, newest first."""
-            rows = cast("list[dict[str, Any]]", _service(host, "list_sessions")(limit))
-            return sorted(rows, key=lambda row: row["last_active"], reverse=True) if order_by_last_active else rows
-
-        def get_messages(self, session_id: str, **_options: Any) -> list[dict[str, Any]]:
-            """The messages of a session."""
-            return _service(host, "session_messages")(session_id)
-
-        def close(self) -> None:
-            """Nothing is held open."""
-
-    return {"SessionDB": SessionDB}
+# -- hermes_cli.profiles, agent.secret_scope, agent.delegation_context ---------------------------------
 
 
 def profiles(host: PluginHost) -> Names:
@@ -235,12 +210,13 @@ def delegation_context(host: PluginHost) -> Names:
     def is_delegated_child_context() -> bool:
         """Whether this code runs for a child agent."""
         scope = current_scope.get()
-        return scope is not None and bool(_service(host, "is_child")(scope.session_id))
+        return scope is not None and bool(service(host, "is_child")(scope.session_id))
 
     return {"is_delegated_child_context": is_delegated_child_context}
 
 
-def _service(host: PluginHost, name: str) -> Any:
+def service(host: PluginHost, name: str) -> Any:
+    """What the running host offers to this package beyond ``HostServices``."""
     refuse_late_calls()
     found = getattr(host.services, name, None)
     if found is None:

@@ -13,8 +13,8 @@ _ADAPTER_NAMES = (
     "chats/received_files: adapter_helpers() received_files()"
 )
 _PRINTED_NAMES = (
-    "machine/terminal_setup: Colors color print_error print_header print_info print_success print_warning prompt_checklist "
-    "prompt_choice prompt_yes_no"
+    "machine/terminal_setup: Colors color print_error print_header print_info print_success print_warning "
+    "prompt_checklist prompt_choice prompt_yes_no"
 )
 _SIGN_IN_NAMES = (
     "bases: DashboardAuthProvider InvalidCodeError InvalidCredentialsError LoginStart "
@@ -53,6 +53,7 @@ NAMES = {
     "redact_phone strip_markdown",
     "gateway.run": "platforms: run()",
     "gateway.session": "messages: SessionSource build_session_key canonical_whatsapp_identifier",
+    "gateway.session_context": "chats/session_context: session_context()",
     "gateway.status": "chats/platform_helpers: acquire_scoped_lock release_all_scoped_locks release_scoped_lock",
     "gateway.whatsapp_identity": "messages: canonical_whatsapp_identifier expand_whatsapp_aliases",
     "hermes_cli.cli_output": f"{_PRINTED_NAMES} prompt=prompt_or_empty",
@@ -66,11 +67,12 @@ NAMES = {
     "hermes_cli.secret_prompt": "machine/terminal_setup: masked_secret_prompt",
     "hermes_cli.setup": f"{_PRINTED_NAMES} is_interactive_stdin prompt settings: setup()",
     "hermes_constants": "settings: constants()",
-    "hermes_state": "runtime: state()",
+    "hermes_state": "sessions: state()",
     "plugins.memory": "engines: MemoryProvider memory_plugins()",
     "providers": "plugins.model_provider: ProviderProfile runtime: providers()",
     "providers.base": "plugins.model_provider: ProviderProfile",
-    "tools.approval": "runtime: approval()",
+    "tools.approval": "runtime: approval() chats/answers: approvals()",
+    "tools.clarify_gateway": "chats/answers: clarify()",
     "tools.interrupt": "runtime: is_interrupted",
     "tools.registry": "tool_registry: ToolEntry ToolRegistry=Registry registry=Registry() tool_error tool_result",
     "tools.tool_output_limits": "machine/safety: output_limits()",
@@ -93,13 +95,18 @@ NARROWER = {
     "agent.secret_scope": "one process serves one home: there is no scope to enter",
     "cron.jobs": "the schedules of the caller that the running work belongs to",
     "gateway.platforms.helpers.ThreadParticipationTracker": "written with every change",
+    "gateway.session_context": "the names of the turn that runs; what a plugin sets is seen by plugins alone",
     "hermes_cli.config": "without secrets; what would write raises",
     "hermes_cli.profiles.get_active_profile_name": "`default` or `custom`",
     "hermes_cli.setup": "choices are made with numbers instead of arrow keys; what would write raises",
     "hermes_cli.plugins.PluginManager": "its attributes are copies, for reading",
+    "hermes_state.DEFAULT_DB_PATH": "a copy with upstream's tables, without what has no counterpart here",
     "hermes_state.SessionDB": "read-only, and the sessions of the caller that the running work belongs to",
     "providers.base.ProviderProfile": "the host makes the requests: methods that change or send them are not called",
-    "tools.approval": "the surface asks; a callback of the plugin does not",
+    "tools.approval.check_dangerous_command": "the surface asks; a callback of the plugin does not",
+    "tools.approval.request_tool_approval": "the surface asks; a callback of the plugin does not",
+    "tools.approval.resolve_gateway_approval": "approves only in a direct chat with someone who may; refuses anywhere",
+    "tools.clarify_gateway.mark_awaiting_text": "nothing to mark: the next message in the chat answers anyhow",
     "tools.url_safety.is_safe_url": "the address is checked again when it is connected to",
 }
 

@@ -1,1 +1,1 @@
-"""Names for the machine: files, addresses, secrets and programs that a plugin asks about, and the terminal it asks in."""
+"""Names for the machine: files, addresses, secrets and programs that a plugin asks about, and its terminal."""

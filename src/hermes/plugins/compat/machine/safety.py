@@ -1,4 +1,4 @@
-"""Safety: the host's refusals and masks for plugins that ask first: secrets in texts, files, addresses, long outputs."""
+"""Safety: refusals and masks of the host for plugins that ask first: secrets, files, addresses, long outputs."""
 
 from __future__ import annotations
 

@@ -1,0 +1,67 @@
+"""``hermes_state``: the stored sessions, read-only, those of the caller that the running work belongs to."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any, cast
+
+from hermes.plugins.compat.names import Names, home_of
+from hermes.plugins.compat.runtime import service
+from hermes.plugins.services import PluginHost
+
+
+def state(host: PluginHost) -> Names:
+    """The class, and the path of a database with upstream's columns, which is written when one of them is used."""
+
+    def database() -> Path:
+        return service(host, "session_file")()
+
+    class SessionDB:
+        """The stored sessions."""
+
+        def __init__(self, db_path: Any = None, read_only: bool = True, **_options: Any) -> None:
+            self._opened: sqlite3.Connection | None = None
+
+        @property
+        def _conn(self) -> sqlite3.Connection:
+            """A connection to a copy with upstream's tables; it may add temporary tables and change nothing else."""
+            if self._opened is None:
+                opened = sqlite3.connect(f"{database().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+                opened.row_factory = sqlite3.Row
+                self._opened = opened
+            return self._opened
+
+        def list_sessions_rich(
+            self, limit: int = 20, order_by_last_active: bool = False, **_options: Any
+        ) -> list[dict[str, Any]]:
+            """The latest sessions, newest first."""
+            rows = cast("list[dict[str, Any]]", service(host, "list_sessions")(limit))
+            return sorted(rows, key=lambda row: row["last_active"], reverse=True) if order_by_last_active else rows
+
+        def get_session(self, session_id: str) -> dict[str, Any] | None:
+            """One session, with upstream's columns."""
+            row = self._conn.execute("SELECT * FROM sessions WHERE id = ?", (session_id,)).fetchone()
+            return None if row is None else dict(row)
+
+        def get_messages(self, session_id: str, **_options: Any) -> list[dict[str, Any]]:
+            """The messages of a session."""
+            return service(host, "session_messages")(session_id)
+
+        def session_count(self, **_options: Any) -> int:
+            """How many sessions there are."""
+            return self._conn.execute("SELECT count(*) FROM sessions").fetchone()[0]
+
+        def close(self) -> None:
+            """Close the connection, if one was opened."""
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
+
+    def lazily(name: str) -> Path:
+        if name == "DEFAULT_DB_PATH":
+            # A host without sessions, such as one made for a test, names a file that is not there.
+            return database() if hasattr(host.services, "session_file") else home_of(host) / "state.db"
+        raise AttributeError(f"module 'hermes_state' has no attribute {name!r}")
+
+    return {"SessionDB": SessionDB, "__getattr__": lazily, "__lazy__": ("DEFAULT_DB_PATH",)}

@@ -1,0 +1,1 @@
+"""The census: published plugins on this host, one distribution at a time (``python -m tests.census FOLDER``)."""

@@ -1,0 +1,71 @@
+"""``python -m tests.census FOLDER``: try every downloaded distribution of a folder, and print the table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from .distributions import Distribution, distributions
+from .trial import run
+from .verdict import BROKEN, LOADS, NETWORK, PACKAGE, VERDICTS, WORKS, Verdict, judge
+
+_SECONDS = 120
+
+
+def main() -> int:
+    """Print a line for each plugin, then how many there are of each verdict."""
+    parser = argparse.ArgumentParser(prog="python -m tests.census", description=__doc__)
+    parser.add_argument("folder", type=Path, help="downloaded wheels and source archives")
+    folder: Path = parser.parse_args().folder
+    verdicts: dict[str, Verdict] = {}
+    for distribution in distributions(folder.resolve()):
+        trial = _try(distribution)
+        if trial["is_plugin"]:
+            verdict = verdicts[f"{distribution.name} {distribution.version}"] = judge(trial)
+            sys.stdout.write(f"| {distribution.name} | {verdict.column} | {_short(verdict.reason)} |\n")
+            sys.stdout.flush()
+    sys.stdout.write(summary(list(verdicts.values())))
+    return 0
+
+
+def summary(verdicts: list[Verdict]) -> str:
+    """The table of the page, and the share that the goal is about."""
+    counts = Counter(one.column for one in verdicts)
+    judged = [one for one in verdicts if one.column not in (NETWORK, PACKAGE, BROKEN)]
+    good = counts[WORKS] + counts[LOADS]
+    lines = ["", "| verdict | plugins |", "| --- | --- |", *(f"| {one} | {counts[one]} |" for one in VERDICTS)]
+    share = 100 * good / len(judged) if judged else 100.0
+    lines += ["", f"{good} of the {len(judged)} that need nothing else and are not broken: {share:.1f} %.", ""]
+    return "\n".join(lines)
+
+
+def _try(distribution: Distribution) -> dict[str, Any]:
+    # A copy of this process has imported the host already, and takes what a plugin does to it along when it ends.
+    processes = get_context("fork")
+    answer, sender = processes.Pipe(duplex=False)
+    process = processes.Process(target=run, args=(distribution.file, sender), daemon=True)
+    process.start()
+    sender.close()
+    try:
+        if answer.poll(_SECONDS):
+            return answer.recv()
+        return {"is_plugin": True, "timed_out": True}
+    except EOFError:
+        return {"is_plugin": True, "host_error": "its process ended"}
+    finally:
+        process.kill()
+        process.join()
+        answer.close()
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.replace("|", "/").split())
+    return line if len(line) <= 110 else f"{line[:107]}..."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

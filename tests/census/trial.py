@@ -1,0 +1,175 @@
+"""Trial: one distribution in a fresh home and a process of its own, with one turn of a scripted model on loopback."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+import traceback
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, cast
+
+from hermes.base.config.schema.sections import AgentConfig, Config, ModelConfig, PluginsConfig
+from hermes.host import Host, HostOptions
+from hermes.plugins.registry import LoadedPlugin
+from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text, tool_call
+
+from .distributions import Distribution, distributions, entry_points, folders, manifest_of
+
+#: Tools of a plugin that are called, at most.
+_MOST_TOOLS = 3
+
+
+def main(file: Path) -> dict[str, Any]:
+    """What became of a distribution."""
+    distribution = next(one for one in distributions(file.parent) if one.file == file)
+    with tempfile.TemporaryDirectory(prefix="census") as scratch:
+        root = Path(scratch)
+        os.environ.update(HOME=str(root), HERMES_HOME=str(root / "home"), XDG_STATE_HOME=str(root / "state"))
+        os.chdir(root)
+        unpacked = distribution.unpack(root / "unpacked")
+        keys = _install(distribution, unpacked, root / "home")
+        if not keys:
+            return {"is_plugin": False}
+        refused = _stay_on_this_machine()
+        try:
+            return {"is_plugin": True, **_run(root / "home", keys), "refused": sorted(refused)}
+        except Exception as error:  # what a plugin may do to its host is what the trial is to find out
+            return {"is_plugin": True, "host_error": repr(error), "trace": traceback.format_exc()[-1500:]}
+
+
+def _install(distribution: Distribution, unpacked: Path, home: Path) -> list[str]:
+    """Put it where its kind of plugin is found. The keys to enable."""
+    sys.path.insert(0, str(unpacked))
+    keys = entry_points(unpacked)
+    if keys:
+        return keys
+    for folder in folders(unpacked):
+        manifest = manifest_of(folder)
+        name = str(manifest.get("name") or (folder.name if folder != unpacked else distribution.name))
+        name = re.sub(r"[^A-Za-z0-9_.-]", "-", name)
+        shutil.copytree(folder, home / "plugins" / name, dirs_exist_ok=True)
+        keys.append(name)
+    return keys
+
+
+def _stay_on_this_machine() -> set[str]:
+    """From here on connections to other machines are refused. The addresses that were tried."""
+    tried: set[str] = set()
+    connect, look_up = socket.socket.connect, socket.getaddrinfo
+
+    def is_here(host: object) -> bool:
+        name = host.decode() if isinstance(host, bytes) else str(host)
+        return name in ("127.0.0.1", "::1", "localhost", "", "None")
+
+    def connect_here(self: socket.socket, address: Any) -> None:
+        server: object = cast("tuple[object, ...]", address)[0] if isinstance(address, tuple) else "localhost"
+        if not is_here(server):
+            tried.add(str(server))
+            raise ConnectionRefusedError(111, "the census lets nothing leave this machine")
+        connect(self, cast("Any", address))
+
+    def look_up_here(host: Any, *rest: Any, **options: Any) -> Any:
+        if not is_here(host):
+            tried.add(host.decode() if isinstance(host, bytes) else str(host))
+            raise socket.gaierror(-2, "the census lets nothing leave this machine")
+        return look_up(host, *rest, **options)
+
+    socket.socket.connect = connect_here  # pyright: ignore[reportAttributeAccessIssue]
+    socket.getaddrinfo = look_up_here
+    return tried
+
+
+def _run(home: Path, keys: list[str]) -> dict[str, Any]:
+    replies: list[ScriptedReply] = []
+
+    def reply(_request: RecordedRequest) -> ScriptedReply:
+        return replies.pop(0) if replies else text("Done.")
+
+    with ScriptedProvider(reply) as provider:
+        config = _config(provider, keys)
+        with _host(home, config) as host:
+            records = _records(host, keys)
+            offers = {offer.kind: offer.name for one in records for offer in (*one.waiting, *one.in_use)}
+            found: dict[str, Any] = {"plugins": [_described(record) for record in records]}
+            found["is_loaded"] = any(record.status == "loaded" for record in records)
+            if not found["is_loaded"]:
+                return found
+            if not offers.keys() & {"memory_provider", "context_engine"}:
+                return {**found, **_turn(host, keys, replies)}
+        # A memory and a context engine are used once they are selected.
+        config.memory.provider = offers.get("memory_provider", "")
+        config.context.engine = offers.get("context_engine", config.context.engine)
+        with _host(home, config) as host:
+            return {**found, **_turn(host, keys, replies)}
+
+
+def _turn(host: Host, keys: list[str], replies: list[ScriptedReply]) -> dict[str, Any]:
+    tools = [name for record in _records(host, keys) for name in record.tools][:_MOST_TOOLS]
+    replies += [tool_call(name, _arguments(_parameters(host, name))) for name in tools]
+    result = host.new_session().run("Please say that you are done.")
+    failures = [f"{one.site}: {one.last_error}" for one in host.hooks.stats() if one.failures]
+    outcomes = [f"{one.tool_name}: {one.result[:300]}" for one in result.tool_calls]
+    return {"status": result.status, "error": result.error, "failures": failures, "outcomes": outcomes}
+
+
+def _host(home: Path, config: Config) -> Host:
+    options = HostOptions(allow_everything=True)
+    return Host(home, config, options, cwd=home.parent, env=dict(os.environ))
+
+
+def _records(host: Host, keys: list[str]) -> list[LoadedPlugin]:
+    return [record for key, record in host.plugins.plugins.items() if key in keys or key.rpartition("/")[2] in keys]
+
+
+def _config(provider: ScriptedProvider, keys: list[str]) -> Config:
+    model = ModelConfig(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key")
+    return Config(model=model, agent=AgentConfig(api_max_retries=0), plugins=PluginsConfig(enabled=keys))
+
+
+def _described(record: LoadedPlugin) -> dict[str, Any]:
+    failure = record.failure
+    registered = [record.tools, record.hooks, record.middleware, record.commands, record.cli_commands]
+    registered += [record.skills, record.waiting, record.in_use]
+    return {
+        "key": record.manifest.key,
+        "status": record.status,
+        "error": record.error,
+        "failure": "" if failure is None else f"{type(failure).__name__}: {failure}",
+        "missing_env": record.missing_env,
+        "problems": record.problems,
+        "registered": sum(map(len, registered)),
+    }
+
+
+def _parameters(host: Host, name: str) -> dict[str, Any]:
+    tool = host.tools.get(name)
+    return {} if tool is None else tool.parameters
+
+
+def _arguments(schema: dict[str, Any]) -> dict[str, Any]:
+    """Something for each argument that is required."""
+    properties = cast("dict[str, dict[str, Any]]", schema.get("properties") or {})
+    return {name: _example(properties.get(name) or {}) for name in schema.get("required") or ()}
+
+
+def _example(field: dict[str, Any]) -> Any:
+    if field.get("enum"):
+        return field["enum"][0]
+    kind = field.get("type")
+    usual: dict[Any, Any] = {"integer": 1, "number": 1, "boolean": True, "array": [], "object": {}}
+    return usual.get(kind if isinstance(kind, str) else None, "example")
+
+
+def run(file: Path, answer: Connection) -> None:
+    """Send what became of a distribution, from a process that ends with it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what plugins print is not ours
+    try:
+        answer.send(main(file))
+    except BaseException as error:  # a plugin may end the process that it is loaded in
+        answer.send({"is_plugin": True, "host_error": repr(error)})
+    os._exit(0)  # threads that a plugin left behind are not waited for
