@@ -77,7 +77,7 @@ NAMES = {
     "tools.registry": "tool_registry: ToolEntry ToolRegistry=Registry registry=Registry() tool_error tool_result",
     "tools.tool_output_limits": "machine/safety: output_limits()",
     "tools.url_safety": "machine/safety: url_safety()",
-    "utils": "helpers: TRUTHY_STRINGS atomic_json_write atomic_replace atomic_write_text atomic_yaml_write "
+    "utils": "machine/helpers: TRUTHY_STRINGS atomic_json_write atomic_replace atomic_write_text atomic_yaml_write "
     "base_url_host_matches base_url_hostname env_bool env_float env_int env_var_enabled is_truthy_value "
     "read_json_or_empty safe_json_loads",
 }

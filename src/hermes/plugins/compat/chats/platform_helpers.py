@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from hermes.plugins.compat.helpers import atomic_json_write
+from hermes.plugins.compat.machine.helpers import atomic_json_write
 from hermes.plugins.compat.messages import MessageEvent
 from hermes.plugins.compat.names import Names, home_of
 from hermes.plugins.services import PluginHost
@@ -140,7 +140,7 @@ def platform_helpers(host: PluginHost) -> Names:
         """The threads in which the agent has taken part, kept in the home."""
 
         def __init__(self, platform_name: str, max_tracked: int = 500) -> None:
-            from hermes.plugins.compat.helpers import safe_json_loads
+            from hermes.plugins.compat.machine.helpers import safe_json_loads
 
             self._most = max_tracked
             self._path = home_of(host) / f"{platform_name}_threads.json"
@@ -189,7 +189,7 @@ def acquire_scoped_lock(
     Returns whether it is now this one's, and what the process that has it wrote down. The system gives a lock back
     when its process ends, however that happens.
     """
-    from hermes.plugins.compat.helpers import safe_json_loads
+    from hermes.plugins.compat.machine.helpers import safe_json_loads
 
     path = _lock_path(scope, identity)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

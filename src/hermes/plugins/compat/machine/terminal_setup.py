@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from hermes.plugins.compat.helpers import is_truthy_value
+from hermes.plugins.compat.machine.helpers import is_truthy_value
 
 
 class Colors:
