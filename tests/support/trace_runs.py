@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,6 +139,30 @@ def approval(rig: Rig) -> Run:
     session = host.new_session()
     host.responders.attach(session.id, ScriptedResponder(says("once")))
     session.run("go")
+    return rig.run(host, session.id)
+
+
+def answered_later(rig: Rig, *, restarts: bool = False) -> Run:
+    """The turn is suspended by its question, and goes on with the answer: here, or in another process."""
+    from hermes.base.errors import TurnSuspended
+    from hermes.journal.questions import Questions
+    from hermes.testing import ScriptedResponder
+    from support.approval_rig import RISKY
+
+    script = by_step(tool_call("terminal", {"command": RISKY}), text("did it"))
+    host = rig.host(script)
+    session = host.new_session()
+    host.responders.attach(session.id, ScriptedResponder(TurnSuspended()))
+    with suppress(TurnSuspended):
+        session.run("go")
+    if restarts:
+        host.close()
+        host = rig.host(script)
+        session = host.resume_session(session.id)
+    [row] = Questions(host.store).pending()
+    Questions(host.store).answer(row.id, "once", by="ada")
+    result = session.finish_open_turn()
+    assert result is not None and result.answer == "did it"
     return rig.run(host, session.id)
 
 

@@ -27,7 +27,7 @@ from hermes.trace.records import (
     put_ended,
     running_tool,
 )
-from hermes.trace.tracker import ApprovalEvent, OpenAttempt, OpenChild, OpenTool, OpenTurn, TraceSink, Tracker
+from hermes.trace.tracker import WAITS, ApprovalEvent, OpenAttempt, OpenChild, OpenTool, OpenTurn, TraceSink, Tracker
 
 _CHILD_STATUS: dict[str, RunStatus] = {"completed": "completed", "interrupted": "interrupted", "timeout": "interrupted"}
 
@@ -109,7 +109,7 @@ class Collector(TraceSink):
 
     def turn_ended(self, turn: OpenTurn, event: events.TurnEnded | None, at: float, why: str = "") -> None:
         record = self._turn(turn.session_id, turn.id)
-        if record is None:
+        if record is None or why == WAITS:
             return
         is_interrupted = event is None or event.interrupted
         record.error = self._clean.text(event.reason if event is not None else why)

@@ -2,7 +2,8 @@
 
 Exporters give the tracker typed events and receive calls about turns, attempts, tool calls, approvals and child
 agents, each with the object that represents it. Every start that a sink hears of is followed by exactly one end: what
-never ends by itself is abandoned when its turn, its session or the process ends.
+never ends by itself is abandoned when its turn, its session or the process ends. What waits for an answer by then is
+left with the reason ``WAITS``: it has not failed, and another process may go on with it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from hermes.trace.records import UsageRecord
 ApprovalEvent = events.ApprovalRequested | events.ApprovalAnswered
 #: The events that happen at one moment of a turn or a tool call.
 MomentEvent = ApprovalEvent | events.ChildStarted | events.ChildEnded
+
+#: Why something is left that another process may continue.
+WAITS = "it waits for an answer"
 
 #: Session, turn and call: a provider may use the same call id in every turn.
 CallKey = tuple[str, str, str]
@@ -48,6 +52,9 @@ class OpenTurn(OpenItem):
     usage: UsageRecord = field(default_factory=UsageRecord)
     #: The class of the last attempt's failure, until one is answered.
     failure: str = ""
+    #: Whether it begins here, or goes on here after it waited for an answer in another process: what is said of it
+    #: then is all of it. A turn that ended elsewhere and was taken up again is another one.
+    is_whole: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -64,6 +71,8 @@ class OpenTool(OpenItem):
 
     event: events.ToolStarted | events.ToolEnded
     parent: OpenTurn | OpenTool | None
+    #: There is a question about it without an answer.
+    waits: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -134,6 +143,8 @@ class Tracker:
         #: Calls with the same id in the order in which they started.
         self._tools: dict[CallKey, list[OpenTool]] = {}
         self._children: dict[str, OpenChild] = {}
+        #: When calls went on that another process began.
+        self._continued: dict[CallKey, float] = {}
 
     def take(self, event: events.Event, at: float | None = None) -> None:
         """Take in an event; ``at`` is when it happened, else now. Events that say nothing about a run are ignored."""
@@ -189,7 +200,8 @@ class Tracker:
         if found is not None:
             return found
         model, platform = (event.model, event.platform) if isinstance(event, events.AttemptStarted) else ("", "")
-        return self._open_turn(OpenTurn(event.session_id, at, event.turn_id, model, platform), None)
+        left = OpenTurn(event.session_id, at, event.turn_id, model, platform, is_whole=False)
+        return self._open_turn(left, None)
 
     def _turn_answered(self, event: events.TurnAnswered, _at: float) -> None:
         turn = self.turn(event.session_id, event.turn_id)
@@ -205,7 +217,7 @@ class Tracker:
     def _close_turn(self, turn: OpenTurn, event: events.TurnEnded | None, at: float, why: str = "") -> None:
         for attempt in [one for one in self._attempts.values() if one.turn is turn]:
             self._abandon_attempt(attempt.event.api_request_id, at, "the turn ended first")
-        self._abandon_tools(at, turn.session_id, turn.id)
+        self._abandon_tools(at, turn.session_id, turn.id, why if why == WAITS else "the turn ended first")
         for sink in self._sinks:
             sink.turn_ended(turn, event, at, why)
 
@@ -215,18 +227,34 @@ class Tracker:
             for sink in self._sinks:
                 sink.attempt_abandoned(attempt, at, why)
 
-    def _abandon_tools(self, at: float, session_id: str, turn_id: str) -> None:
+    def _abandon_tools(self, at: float, session_id: str, turn_id: str, why: str = "the turn ended first") -> None:
+        for key in [key for key in list(self._continued) if key[:2] == (session_id, turn_id)]:
+            self._continued.pop(key, None)
         for key in [key for key in reversed(list(self._tools)) if key[:2] == (session_id, turn_id)]:
             for tool in self._tools.pop(key, ()):
                 for sink in self._sinks:
-                    sink.tool_ended(tool, None, at, "the turn ended first")
+                    sink.tool_ended(tool, None, at, why)
+
+    def _waiting(self) -> set[OpenTurn]:
+        """The turns that wait for an answer: those with a question, and those that delegated to them."""
+        found: set[OpenTurn] = set()
+        for tool in [tool for calls in list(self._tools.values()) for tool in calls if tool.waits]:
+            item: OpenTool | OpenTurn | None = tool
+            while item is not None:
+                if isinstance(item, OpenTurn):
+                    found.add(item)
+                    item = item.child.parent if item.child is not None else None
+                else:
+                    item = item.parent
+        return found
 
     def abandon(self, why: str, at: float | None = None, session_id: str | None = None) -> None:
         """End what is open in a session, or everywhere: nothing more will be heard of it."""
         at = self._clock() if at is None else at
+        waiting = self._waiting()
         for key, turn in reversed(list(self._turns.items())):
             if session_id in (None, turn.session_id) and self._turns.pop(key, None) is not None:
-                self._close_turn(turn, None, at, why)
+                self._close_turn(turn, None, at, WAITS if turn in waiting else why)
         for key in list(self._tools):  # of calls outside a turn
             if session_id in (None, key[0]):
                 self._abandon_tools(at, *key[:2])
@@ -274,7 +302,7 @@ class Tracker:
         key = (event.session_id, event.turn_id, event.tool_call_id)
         calls = self._tools.get(key)
         if not calls:  # another process began it
-            self._open_tool(event, at - event.duration_ms / 1000)
+            self._open_tool(event, self._continued.pop(key, at - event.duration_ms / 1000))
             calls = self._tools[key]
         tool = calls.pop(0)
         if not calls:
@@ -283,7 +311,14 @@ class Tracker:
             sink.tool_ended(tool, event, at)
 
     def _approval(self, event: ApprovalEvent, at: float) -> None:
+        is_answer = isinstance(event, events.ApprovalAnswered)
         subject = self._subject(event.session_id, event.turn_id, event.tool_call_id)
+        if isinstance(subject, OpenTool):
+            subject.waits = not is_answer
+        elif is_answer and event.turn_id:  # another process asked
+            turn = OpenTurn(event.session_id, at, event.turn_id)
+            subject = subject or self._open_turn(turn, None)
+            self._continued[event.session_id, event.turn_id, event.tool_call_id] = at
         for sink in self._sinks:
             sink.approval(subject, event, at)
 

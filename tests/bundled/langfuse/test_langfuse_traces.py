@@ -170,6 +170,17 @@ def test_parallel_calls_stay_apart(rig: LangfuseRig) -> None:
     assert metadata(first)["tool_call_id"] != metadata(second)["tool_call_id"]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_call_that_waits_is_one_observation(rig: LangfuseRig, restarts: bool) -> None:
+    trace_runs.answered_later(rig, restarts=restarts)
+    spans = rig.collect().spans
+    [turn], [call] = ([span for span in spans if span.name == name] for name in ("hermes turn", "terminal"))
+    assert {span.trace_id for span in spans} == {turn.trace_id} and call.parent_id == turn.span_id
+    assert [span.name for span in spans if span.attributes.get("langfuse.observation.level") == "ERROR"] == []
+    answers = [span for span in spans if span.name == "approval response"]
+    assert [span.attributes["langfuse.observation.output"] for span in answers] == ["once"]
+
+
 @pytest.mark.parametrize(("scenario", "choice", "level"), [("approval", "once", None), ("denied", "deny", "WARNING")])
 def test_approvals_are_events_of_the_call(rig: LangfuseRig, scenario: str, choice: str, level: str | None) -> None:
     getattr(trace_runs, scenario)(rig)

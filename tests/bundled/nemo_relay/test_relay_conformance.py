@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from hermes.base.config.schema.sections import DelegationConfig
+from hermes.base.errors import TurnSuspended
 from hermes.base.scope import Interrupt
 from hermes.host import Host
+from hermes.journal.questions import Questions
 from hermes.testing import (
     RecordedRequest,
     ScriptedCall,
@@ -156,6 +158,53 @@ def test_approval(exporting_host: HostMaker, relay_folder: Path) -> None:
     assert asked["metadata"]["tool_call_id"] == answered["metadata"]["tool_call_id"] == "call_rm"
     [end] = scopes(found, "tool", "end")
     assert (end["metadata"]["status"], end["metadata"]["error_type"]) == ("blocked", "approval_denied")
+
+
+def _wait(host: Host) -> str:
+    """A turn that waits for an answer; the id of its session."""
+    session = host.new_session()
+    host.responders.attach(session.id, ScriptedResponder(TurnSuspended()))
+    with pytest.raises(TurnSuspended):
+        session.run("Clear it.")
+    return session.id
+
+
+def _answer(host: Host, session_id: str) -> None:
+    questions = Questions(host.store)
+    [row] = questions.pending()
+    questions.answer(row.id, "deny")
+    host.resume_session(session_id).finish_open_turn()
+
+
+def test_a_call_that_waits_is_one_span(exporting_host: HostMaker, relay_folder: Path) -> None:
+    host = exporting_host(by_step(tool_call("terminal", {"command": "rm -rf build"}), text("I may not.")))
+    _answer(host, _wait(host))
+    host.close()
+    _assert_whole(relay_folder)
+    found = events(relay_folder)
+    [_], [end] = scopes(found, "tool"), scopes(found, "tool", "end")
+    assert (end["metadata"]["status"], end["metadata"]["error_type"]) == ("blocked", "approval_denied")
+    [turn] = marks(found, "hermes.turn.end")
+    assert turn["metadata"]["status"] == "completed"
+    assert [one["data"]["choice"] for one in marks(found, "hermes.approval.response")] == ["deny"]
+
+
+def test_a_call_that_another_process_goes_on_with_was_waiting(exporting_host: HostMaker, relay_folder: Path) -> None:
+    """The runtime cannot end a span of another process: the one there is says that it waits, and a mark its outcome."""
+    script = by_step(tool_call("terminal", {"command": "rm -rf build"}), text("I may not."))
+    host = exporting_host(script)
+    session_id = _wait(host)
+    host.close()
+    host = exporting_host(script)
+    _answer(host, session_id)
+    host.close()
+    assert problems(relay_folder) == []
+    found = events(relay_folder)
+    [_], [end] = scopes(found, "tool"), scopes(found, "tool", "end")
+    assert end["metadata"]["status"] == "waiting"
+    [outcome] = marks(found, "hermes.tool.response.unmatched")
+    assert outcome["metadata"]["status"] == "blocked"
+    assert [one["data"]["choice"] for one in marks(found, "hermes.approval.response")] == ["deny"]
 
 
 def _family(request: RecordedRequest) -> Any:

@@ -173,6 +173,21 @@ def test_approvals_are_events_of_the_call(rig: TracedRig, scenario: str, choice:
     assert call.attributes.get("error.type") == (None if status == "ok" else "approval_denied")
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_call_that_waits_is_one_span(rig: TracedRig, restarts: bool) -> None:
+    """Also when another process goes on with it: that one ends the turn, which the first request is inside of."""
+    trace_runs.answered_later(rig, restarts=restarts)
+    spans = rig.collect().spans
+    turn, call = rig.receiver.span("invoke_agent hermes"), rig.receiver.span("execute_tool terminal")
+    requests = [span for span in spans if span.name == "chat scripted"]
+    assert len(spans) == 4 and {span.trace_id for span in spans} == {turn.trace_id}
+    assert [span.parent_id for span in (call, *requests)] == [turn.span_id] * 3
+    assert [span.status for span in spans] == [0] * 4
+    assert call.attributes["hermes.tool.status"] == "ok"
+    told = [(name, about.get("hermes.approval.choice")) for span in (turn, call) for name, about in span.events]
+    assert ("hermes.approval.response", "once") in told
+
+
 def test_every_attempt_is_a_span(rig: TracedRig) -> None:
     trace_runs.error_and_retry(rig)
     turn, failed, answered = rig.collect().spans

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 from opentelemetry import context as otel_context
@@ -13,8 +14,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from hermes.contract import events
 from hermes.trace.formats.genai import Attributes
+from hermes.trace.otel.ids import ContractIds
 from hermes.trace.parent import incoming
 from hermes.trace.tracker import (
+    WAITS,
     ApprovalEvent,
     MomentEvent,
     OpenAttempt,
@@ -84,6 +87,11 @@ class SpanSink(TraceSink):
         self._tracer = tracer
         self._words = vocabulary
         self._outer_context = outer_context
+        #: None when the application's own provider makes the ids.
+        ids = getattr(tracer, "id_generator", None)
+        self._ids = ids if isinstance(ids, ContractIds) else None
+        #: The turns that are open, each with the ids of the calls that had a span with the call's own id.
+        self._named: dict[tuple[str, str], set[str]] = {}
 
     # -- turns --------------------------------------------------------------------------------------------------
 
@@ -97,6 +105,10 @@ class SpanSink(TraceSink):
             turn.span.set_attributes(self._words.turn_content(turn, event))
 
     def turn_ended(self, turn: OpenTurn, event: events.TurnEnded | None, at: float, why: str = "") -> None:
+        self._named.pop((turn.session_id, turn.id), None)
+        if why == WAITS:
+            self._leave(turn.span, at)
+            return
         self._end(turn.span, self._words.turn_end(turn, event, why), at)
 
     # -- attempts -----------------------------------------------------------------------------------------------
@@ -124,6 +136,9 @@ class SpanSink(TraceSink):
         self._start(tool, tool.parent, self._words.tool(tool), at)
 
     def tool_ended(self, tool: OpenTool, event: events.ToolEnded | None, at: float, why: str = "") -> None:
+        if why == WAITS:
+            self._leave(tool.span, at)
+            return
         if not tool.span.is_recording():
             tool.span.end()
             return
@@ -153,10 +168,32 @@ class SpanSink(TraceSink):
 
     def _start(self, item: OpenItem, parent: OpenItem | None, start: SpanStart, at: float) -> None:
         context = self._outer_context() if parent is None else parent.context
-        item.span = self._tracer.start_span(
-            start.name, context, start.kind, attributes=start.attributes, start_time=nanoseconds(at)
-        )
+        with self._own_id(item):
+            item.span = self._tracer.start_span(
+                start.name, context, start.kind, attributes=start.attributes, start_time=nanoseconds(at)
+            )
         item.context = trace.set_span_in_context(item.span, context)
+
+    def _own_id(self, item: OpenItem) -> AbstractContextManager[None]:
+        """Turns and their calls have ids that another process gives them too, should they go on there."""
+        if self._ids is None:
+            return nullcontext()
+        if isinstance(item, OpenTurn):
+            if not item.is_whole:
+                return nullcontext()
+            self._named[item.session_id, item.id] = set()
+            return self._ids.of(item.session_id, item.id)
+        if isinstance(item, OpenTool) and isinstance(item.parent, OpenTurn):
+            call, named = item.event.tool_call_id, self._named.get((item.session_id, item.parent.id))
+            if named is not None and call not in named:
+                named.add(call)
+                return self._ids.of(item.session_id, item.parent.id, call)
+        return nullcontext()
+
+    def _leave(self, span: Span, at: float) -> None:
+        """It waits. Whoever goes on with it ends it; where the ids are not ours no one else could."""
+        if self._ids is None:
+            self._end(span, SpanEnd({"hermes.status": "waiting"}), at)
 
     @staticmethod
     def _end(span: Span, end: SpanEnd, at: float) -> None:

@@ -23,6 +23,7 @@ from hermes.base.sanitize import redact_text
 from hermes.trace.formats.genai import AGENT_NAME
 from hermes.trace.health import ExporterHealth
 from hermes.trace.otel.exporters import CountingIntake, CountingSpans, count_lost
+from hermes.trace.otel.ids import ContractIds
 
 from .settings import LangfuseSettings
 
@@ -73,6 +74,7 @@ def _provider(settings: LangfuseSettings) -> TracerProvider:
         resource=Resource(about),
         sampler=TraceIdRatioBased(settings.sample_rate),
         span_limits=limits,
+        id_generator=ContractIds(),
         shutdown_on_exit=False,
     )
 

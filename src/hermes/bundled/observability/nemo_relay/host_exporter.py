@@ -38,7 +38,14 @@ CAPACITY = 10_000
 #: Fields that nothing is made from: a whole conversation is long, and is not copied in vain.
 _UNUSED = frozenset({"request", "response", "middleware_trace"})
 #: Events that a session may be heard of for the first time by, and those that follow upon others.
-_BEGINNING = (events.SessionStarted, events.TurnStarted, events.AttemptStarted, events.ToolStarted, events.ChildStarted)
+_BEGINNING = (
+    events.SessionStarted,
+    events.TurnStarted,
+    events.AttemptStarted,
+    events.ToolStarted,
+    events.ChildStarted,
+    events.ApprovalAnswered,  # the first that is heard of a turn that another process left waiting
+)
 _FOLLOWING = tuple(kind for kind in (*TRACKED, events.SessionReset) if kind not in _BEGINNING)
 
 

@@ -13,7 +13,7 @@ from hermes.base.sanitize import sanitise
 from hermes.contract import events
 from hermes.contract.response import to_plain
 from hermes.trace.clean import Cleaner
-from hermes.trace.tracker import ApprovalEvent, OpenAttempt, OpenChild, OpenTool, OpenTurn, TraceSink, Tracker
+from hermes.trace.tracker import WAITS, ApprovalEvent, OpenAttempt, OpenChild, OpenTool, OpenTurn, TraceSink, Tracker
 
 from .relay import Kind, Relay
 from .runtime_exporters import RuntimeExporters
@@ -187,7 +187,7 @@ class RelaySink(TraceSink):
 
     def tool_ended(self, tool: OpenTool, event: events.ToolEnded | None, at: float, why: str = "") -> None:
         if event is None:
-            self._abandon(tool)
+            self._abandon(tool, "waiting" if why == WAITS else "cancelled")
         else:
             result = self.clean.text(event.result)
             self._end(tool, event, result, event.status, "hermes.tool.response.unmatched")
@@ -253,10 +253,10 @@ class RelaySink(TraceSink):
         _as_data(lambda data: scope.end(item.span, data, about), result)
         self._exporters.count()
 
-    def _abandon(self, item: OpenAttempt | OpenTool) -> None:
+    def _abandon(self, item: OpenAttempt | OpenTool, status: str = "cancelled") -> None:
         scope = self._scopes.get(item.session_id)
         if scope is not None and item.span is not None:
-            scope.end(item.span, None, {**scope.about, "status": "cancelled"})
+            scope.end(item.span, None, {**scope.about, "status": status})
 
     def _mark(self, scope: SessionScope, name: str, about: Fields, data: Any = None) -> None:
         fields = {"metadata": about, "timestamp": self._clock.now()}

@@ -25,6 +25,7 @@ from hermes.trace.formats.genai import AGENT_NAME, SCHEMA_URL
 from hermes.trace.health import ExporterHealth
 from hermes.trace.otel.conventions import CONTENT_FIELDS, ConventionSpans
 from hermes.trace.otel.exporters import CountingIntake, CountingMetrics, CountingSpans, TimedFlush, count_lost, sdk_log
+from hermes.trace.otel.ids import ContractIds
 from hermes.trace.otel.metrics import MetricsSink
 from hermes.trace.otel.spans import FlushSink, SpanMiddleware, SpanSink, surrounding_context
 from hermes.trace.tracker import TRACKED, Tracker
@@ -103,7 +104,9 @@ class OwnPipeline(OtelPipeline):
             None if any(os.environ.get(name) for name in _LIMITS) else SpanLimits(max_span_attributes=_MAX_ATTRIBUTES)
         )
         # The SDK would wait up to half a minute for the collector when the process exits.
-        provider = TracerProvider(resource=resource, span_limits=limits, shutdown_on_exit=False)
+        provider = TracerProvider(
+            resource=resource, span_limits=limits, id_generator=ContractIds(), shutdown_on_exit=False
+        )
         exporter = _exporter("traces", settings, OTLPSpanExporter, ConsoleSpanExporter)
         if exporter is not None:
             health = ExporterHealth(plugin, settings.traces_target)
