@@ -88,6 +88,15 @@ EXPECTED: dict[str, Counts] = {
     "approved approval": _ANSWERED | _model(ok=2) | _tools(run=1, commands=1) | _ASKED,
     "denied approval": _ANSWERED | _model(ok=2) | _tools(refused=1) | _ASKED,
     "approval timeout": _ANSWERED | _model(ok=2) | _tools(refused=1) | _ASKED,
+    # The turn waits, and goes on when the answer is there: in this process, or in the next one, which is told as such.
+    "answered later": _ANSWERED | _model(ok=2) | _tools(run=1, commands=1) | _ASKED,
+    "answered after a restart": {**_ANSWERED, "on_session_resume": 1, "on_session_finalize": 2}
+    | _model(ok=2)
+    | _tools(run=1, commands=1)
+    | _ASKED,
+    "timed out": _ANSWERED | _model(ok=2) | _tools(refused=1) | _ASKED,
+    # Or it was stopped while it waited.
+    "client gone": _UNANSWERED | _model(ok=1) | _tools(refused=1) | _ASKED | _STOPPED,
     "interrupt during model call": _UNANSWERED | _model(failed=1) | _STOPPED,
     "interrupt during tool": _UNANSWERED | _model(ok=1) | _tools(run=1) | _STOPPED,
     "max turns": _ANSWERED | _model(ok=2) | _tools(run=1, commands=1) | _STOPPED,

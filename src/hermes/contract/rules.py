@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from hermes.contract.values import APPROVAL_CHOICES, APPROVAL_SURFACES, SESSION_END_REASONS
+
 
 class Order(NamedTuple):
     """Hooks and middleware kinds in the order in which they happen to everything that shares the ``key`` fields.
@@ -42,6 +44,11 @@ CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
     ("on_stream_delta", "kind"): ("text", "reasoning"),
     ("subagent_start", "child_role"): ("leaf", "orchestrator"),
     ("subagent_stop", "child_status"): ("completed", "failed", "interrupted", "timeout", "error"),
+    ("pre_approval_request", "surface"): APPROVAL_SURFACES,
+    ("post_approval_response", "surface"): APPROVAL_SURFACES,
+    ("post_approval_response", "choice"): APPROVAL_CHOICES,
+    ("on_session_finalize", "reason"): SESSION_END_REASONS,
+    ("on_session_reset", "reason"): SESSION_END_REASONS,
 }
 
 #: Fields that are never empty.

@@ -16,7 +16,7 @@ import pytest
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.session import Session, stored_result
 from hermes.base.config.schema.sections import WorkerConfig
-from hermes.base.errors import JournalError, QueueFull, SessionNotFound, TurnSuspended
+from hermes.base.errors import JournalError, QueueFull, SessionBusy, SessionNotFound, TurnSuspended
 from hermes.base.scope import Interrupt
 from hermes.contract.events import TextDelta, TurnEvent
 from hermes.host import Host
@@ -28,7 +28,7 @@ from hermes.journal.turns.recovery import MAX_TAKE_UPS
 from hermes.service.dispatch.local import LocalDispatcher
 from hermes.service.dispatch.port import CHILDREN, Dispatcher, TurnRequest
 from hermes.service.dispatch.results import completed_result
-from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, by_step, text, tool_call
+from hermes.testing import EventRecorder, RecordedRequest, ScriptedProvider, ScriptedReply, by_step, text, tool_call
 from hermes.trace.verify.session import verify
 from support.cluster_rig import answer_of
 from support.configured import configured_host
@@ -531,6 +531,31 @@ def test_a_suspended_turn_can_be_cancelled(rig: Rig) -> None:
     assert Questions(host.store).pending() == []
     assert ended(dispatcher, behind) == "Answer to behind"
     assert (rig.cwd / "folder").exists()
+
+
+def test_two_callers_who_stop_a_suspended_turn_at_the_same_time(rig: Rig) -> None:
+    """The second one finds it in use, and leaves the lease to the first, who ends the turn."""
+    dispatcher, host, asks, _ = suspended(rig)
+    refused: list[BaseException] = []
+
+    def stop_again() -> None:
+        try:
+            dispatcher.cancel(asks, "the second")
+        except SessionBusy as error:
+            refused.append(error)
+
+    def meanwhile(**_: Any) -> None:
+        second = threading.Thread(target=stop_again)
+        second.start()
+        second.join(HANG)
+
+    host.hooks.subscribe("post_tool_call", "test", meanwhile)
+    recorder = EventRecorder().attach(host.hooks)
+    assert dispatcher.cancel(asks, "the first")
+    assert len(refused) == 1
+    assert ended(dispatcher, asks).endswith(("[interrupted]", "interrupted"))
+    [end] = recorder.of("on_session_end")
+    assert end["interrupted"] and "the first" in end["reason"]
 
 
 def test_a_turn_that_is_stopped_while_it_is_being_suspended_ends(rig: Rig) -> None:

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from hermes.testing import ScriptedProvider, failure, text, tool_call, tool_calls
+from hermes.base.errors import TurnSuspended
+from hermes.journal.questions import Questions
+from hermes.testing import ScriptedProvider, ScriptedResponder, by_step, failure, text, tool_call, tool_calls
 from hermes.trace.verify.session import verify
 from support import HostFactory, run_hermes, write_config
+from support.approval_rig import RISKY, approving_host
 
 Record = dict[str, Any]
 
@@ -55,6 +58,29 @@ def test_what_is_missing_is_named(records: list[Record], left_out: Record, compl
     rest = [record for record in records if not all(record.get(name) == value for name, value in left_out.items())]
     found = [str(problem) for problem in verify(rest)]
     assert any(complaint in line for line in found), found
+
+
+def test_a_call_that_waited_and_never_went_on_is_named(home: Path, workdir: Path) -> None:
+    """While it waits there is nothing wrong with it but that its turn is not finished."""
+    with (
+        ScriptedProvider(by_step(tool_call("terminal", {"command": RISKY}), text("done"))) as provider,
+        approving_host(home, workdir, provider) as host,
+    ):
+        session = host.new_session()
+        host.responders.attach(session.id, ScriptedResponder(TurnSuspended()))
+        with pytest.raises(TurnSuspended):
+            session.run("go")
+        waits = [str(problem) for problem in verify(host.sessions.export(session.id))]
+        [row] = Questions(host.store).pending()
+        Questions(host.store).answer(row.id, "deny")
+        session.finish_open_turn()
+        whole = host.sessions.export(session.id)
+    assert waits == ["turn 1: is not finished; 'hermes chat --resume' finishes it"]
+    assert verify(whole) == []
+    lost = [record for record in whole if (record.get("kind"), record.get("key")) != ("step_done", "tool:1.0")]
+    found = [str(problem) for problem in verify(lost)]
+    told = "plugins were told of its question, and not of an answer"
+    assert f"turn 1, tool:1.0: waited for an answer and never went on; {told}" in found
 
 
 @pytest.mark.parametrize(("kind", "complaint"), [("step_done", "was done 2 times"), ("turn_ended", "ended twice")])

@@ -17,13 +17,15 @@ class ContractIds(RandomIdGenerator):
     collector by then, inside a turn that has not ended: the process that ends it gives it the id they know it by.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, exporter: str) -> None:
+        """``exporter`` makes the ids differ from those of others, which may send to the same place."""
+        self._exporter = exporter
         self._wanted = threading.local()
 
     @contextmanager
     def of(self, *names: str) -> Generator[None]:
         """The id of the span that is started within, and of its trace when it begins one."""
-        self._wanted.digest = hashlib.sha256("\0".join(names).encode("utf-8", "replace")).digest()
+        self._wanted.digest = hashlib.sha256("\0".join((self._exporter, *names)).encode("utf-8", "replace")).digest()
         try:
             yield
         finally:

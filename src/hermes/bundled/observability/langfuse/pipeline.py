@@ -74,7 +74,7 @@ def _provider(settings: LangfuseSettings) -> TracerProvider:
         resource=Resource(about),
         sampler=TraceIdRatioBased(settings.sample_rate),
         span_limits=limits,
-        id_generator=ContractIds(),
+        id_generator=ContractIds("langfuse"),
         shutdown_on_exit=False,
     )
 

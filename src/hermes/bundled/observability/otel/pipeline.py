@@ -105,7 +105,7 @@ class OwnPipeline(OtelPipeline):
         )
         # The SDK would wait up to half a minute for the collector when the process exits.
         provider = TracerProvider(
-            resource=resource, span_limits=limits, id_generator=ContractIds(), shutdown_on_exit=False
+            resource=resource, span_limits=limits, id_generator=ContractIds("otel"), shutdown_on_exit=False
         )
         exporter = _exporter("traces", settings, OTLPSpanExporter, ConsoleSpanExporter)
         if exporter is not None:
