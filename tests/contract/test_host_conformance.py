@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from hermes.contract.hooks import HOOKS
+from hermes.contract.middleware import MIDDLEWARE
 from hermes.testing import HostConversation, ScriptedProvider
+from hermes.testing.hosts.checks import DELIVERED, ELSEWHERE
 from support.conformance_surfaces import SURFACES, ConformanceHome
 
 _SLOW = ("worker",)
@@ -25,3 +28,7 @@ def test_a_surface_keeps_the_contract(
     with ScriptedProvider(conversation.reply) as provider:
         answer = use(ConformanceHome(tmp_path, conversation, provider))
     assert conversation.breaches(answer, provider.requests, platform=platform, sender=sender) == []
+
+
+def test_the_kit_knows_every_hook() -> None:
+    assert DELIVERED.keys() | ELSEWHERE == HOOKS.keys() | MIDDLEWARE.keys()

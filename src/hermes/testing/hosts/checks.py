@@ -21,6 +21,7 @@ from hermes.testing.hosts.conversation import (
     ProbeEvent,
     calls_of,
 )
+from hermes.testing.hosts.probe import ASIDE
 from hermes.testing.scripted.script import RecordedRequest
 
 Payload = dict[str, Any]
@@ -31,7 +32,7 @@ _VETOED = {"note-late": 3, "note-early": 1}
 _MADE = {call: f"{said}13!" if call == "note-change" else f"{said}13" for call, said in NOTES.items()}
 #: Attempts at the model: the failures, then a reply for each step, and one after the check. The child has two.
 _ATTEMPTS = FAILURES + 7
-_CALLS, _RUN = 9, 6
+_CALLS, _RUN = 10, 7
 
 #: How often each site is seen in the main conversation, and in that of the child.
 DELIVERED: dict[str, tuple[int, int]] = {
@@ -61,9 +62,16 @@ DELIVERED: dict[str, tuple[int, int]] = {
     "post_llm_call": (1, 1),
     "on_session_end": (1, 1),
     "on_session_finalize": (1, 1),
+    "pre_auxiliary_call": (1, 0),
+    "post_auxiliary_call": (1, 0),
     "pre_approval_request": (0, 0),
     "post_approval_response": (0, 0),
+    "on_session_resume": (0, 0),
+    "agent_loop_stopped": (0, 0),
 }
+
+#: Sites that depend on the surface, or that one message does not lead to.
+ELSEWHERE = frozenset({"pre_gateway_dispatch", "pre_command", "on_session_reset"})
 
 
 class HostRecording:
@@ -169,7 +177,7 @@ def requests(run: HostRecording) -> Iterator[str]:
     for payload in run.of("pre_api_request", child=None):
         if payload["request"].get("body", {}).get("user") != "13":
             yield "pre_api_request: request is not what the plugins made"
-    if any(request.body.get("user") != "13" for request in run.requests):
+    if any(request.body.get("user") != "13" for request in run.requests if request.last_user_text != ASIDE):
         yield "what was sent is not what the plugins made"
 
 
@@ -260,12 +268,24 @@ def attempts(run: HostRecording) -> Iterator[str]:
         if payload.get("api_request_id") not in answered:
             yield "pre_tool_call: api_request_id is not that of the reply that asked for the call"
     counted = [one.get("assistant_tool_call_count") for one in run.of("post_api_request")]
-    if counted != [3, 3, 1, 1, 1, 0, 0]:
+    if counted != [4, 3, 1, 1, 1, 0, 0]:
         yield f"post_api_request: assistant_tool_call_count is {counted}"
     for payload in run.of("pre_api_request", child=None):
         sizes = (len(payload["request_messages"]), len(payload["tools"]))
         if (payload.get("message_count"), payload.get("tool_count")) != sizes:
             yield "pre_api_request: message_count and tool_count are not those of the request"
+
+
+def aside(run: HostRecording) -> Iterator[str]:
+    """A call of `ctx.llm` is told as one beside the conversation, with the plugin that made it."""
+    said = {"plugin": PLUGINS[0], "purpose": "conformance", "aux_task": "plugin_llm", "retry_count": 0}
+    for site, more in (("pre_auxiliary_call", {}), ("post_auxiliary_call", {"finish_reason": "stop", "error": None})):
+        for payload in run.of(site):
+            if wrong := {name for name, value in {**said, **more}.items() if payload.get(name, ...) != value}:
+                yield f"{site}: {', '.join(sorted(wrong))} is not what happened"
+    asked = [one for payload in run.of("pre_auxiliary_call") for one in payload["request_messages"]]
+    if [one.get("content") for one in asked if one.get("role") == "user"] != [ASIDE]:
+        yield "pre_auxiliary_call: request_messages is not what the plugin asked"
 
 
 def context(run: HostRecording) -> Iterator[str]:
@@ -359,6 +379,7 @@ CHECKS: tuple[Check, ...] = (
     outcomes,
     results,
     attempts,
+    aside,
     context,
     verification,
     answer,

@@ -34,6 +34,7 @@ NOTES = {
     "note-one": "one",
     "note-both": "both",
     "note-change": "change",
+    "note-ask": "ask",
     "note-late": "veto late",
     "note-early": "veto early",
     "note-child": "child",
@@ -45,7 +46,7 @@ def _note(call: str) -> ScriptedCall:
 
 
 _STEPS: tuple[ScriptedReply, ...] = (
-    tool_calls(_note(name) for name in ("note-one", "note-both", "note-change")),
+    tool_calls(_note(name) for name in ("note-one", "note-both", "note-change", "note-ask")),
     tool_calls(
         [
             _note("note-late"),
@@ -97,6 +98,8 @@ class HostConversation:
     def reply(self, request: RecordedRequest) -> ScriptedReply:
         """The script of the model."""
         said = request.last_user_text
+        if said == probe.ASIDE:
+            return text("an aside")
         if said.startswith("check by"):
             return text("all done")
         steps = _CHILD if GOAL in said else _STEPS

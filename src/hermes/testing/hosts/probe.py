@@ -19,6 +19,9 @@ SCHEMA = {
     "parameters": {"type": "object", "properties": {"say": {"type": "string"}}, "required": ["say"]},
 }
 
+#: What the tool asks the model beside the conversation.
+ASIDE = "A question beside the conversation."
+
 #: Where the second one answers as the others do.
 HEARD = ("transform_llm_output", "transform_terminal_output")
 
@@ -28,7 +31,7 @@ _lock = threading.Lock()
 def register(ctx: Any) -> None:
     """Listen to everything that the contract names."""
     settings = json.loads(Path(__file__).with_name("probe.json").read_text())
-    probe = Probe(settings["number"], Path(settings["recording"]))
+    probe = Probe(ctx, settings["number"], Path(settings["recording"]))
     for hook in settings["hooks"]:
         ctx.register_hook(hook, probe.observer(hook))
     for kind in settings["kinds"]:
@@ -40,7 +43,8 @@ def register(ctx: Any) -> None:
 class Probe:
     """One of the three plugins."""
 
-    def __init__(self, number: int, recording: Path) -> None:
+    def __init__(self, ctx: Any, number: int, recording: Path) -> None:
+        self._ctx = ctx
         self.number = number
         self._recording = recording
         self._failing: dict[str, bool] = {}
@@ -53,8 +57,10 @@ class Probe:
             file.write(line)
 
     def note(self, args: dict[str, Any], **_: Any) -> str:
-        """The tool: it repeats what it was given."""
+        """The tool: it repeats what it was given, and asks the model when it is to ask."""
         self.record(TOOL, "run", {"args": args})
+        if str(args.get("say")).startswith("ask"):
+            self._ctx.llm.complete([{"role": "user", "content": ASIDE}], purpose="conformance")
         return json.dumps({"noted": args.get("say")})
 
     def observer(self, hook: str) -> Any:
