@@ -42,6 +42,7 @@ NOT_QUICK = (
     "journal/test_journal_faults.py",
     "journal/test_several_processes.py",
     "models/credentials/test_credential_faults.py",
+    "mutants",
     "models/costs/test_prices.py",
     "plugins/compat/test_compat_names.py",
     "plugins/install",

@@ -18,7 +18,7 @@ from .named import KIT, Mutant
 
 ROOT = Path(__file__).parents[2]
 #: Seconds after which a mutant that hangs counts as caught.
-_HANG = 300.0
+_HANG = 600.0
 
 
 class Verdict(NamedTuple):
