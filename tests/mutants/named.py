@@ -103,10 +103,10 @@ REVIEWED = (
     ),
     Mutant(
         "a timeout is told as a refusal",
-        "agent/approvals/question.py",
-        "            emit(ApprovalAnswered(**asdict(requested), choice=choice,",
-        '            choice = "deny" if choice == "timeout" else choice\n'
-        "            emit(ApprovalAnswered(**asdict(requested), choice=choice,",
+        "agent/approvals/owed.py",
+        "                emit(ApprovalAnswered(**asdict(requested), choice=choice,",
+        '                choice = "deny" if choice == "timeout" else choice\n'
+        "                emit(ApprovalAnswered(**asdict(requested), choice=choice,",
         "tests/agent/approvals/test_approvals_hooks.py",
     ),
     Mutant(
@@ -144,8 +144,8 @@ REVIEWED = (
     Mutant(
         "pre_tool_call comes before tool_request",
         _TOOL,
-        "        self._apply_request_middleware()\n        self._plugin_decision = self._announce()\n",
-        "        self._plugin_decision = self._announce()\n        self._apply_request_middleware()\n",
+        "            self._apply_request_middleware()\n            self._plugin_decision = self._announce()\n",
+        "            self._plugin_decision = self._announce()\n            self._apply_request_middleware()\n",
     ),
     Mutant(
         "a block after another plugin's answer is dropped",
@@ -306,9 +306,9 @@ OURS = (
     ),
     Mutant(
         "post_approval_response is missing for a refusal",
-        "agent/approvals/question.py",
-        "    emit = hooks.post_approval_response\n    if emit is not None:",
-        '    emit = hooks.post_approval_response\n    if emit is not None and choice != "deny":',
+        "agent/approvals/owed.py",
+        "        if requested is not None and emit is not None:",
+        '        if requested is not None and emit is not None and choice != "deny":',
         f"{_MATRIX} -k approval",
     ),
     Mutant(
