@@ -295,14 +295,14 @@ OURS = (
         _TURN_HOOKS,
         "            is_first_turn=journal.ordinal == 0,",
         "            is_first_turn=True,",
-        "tests/agent/test_turn.py",
+        f"{_MATRIX} -k second",
     ),
     Mutant(
         "an interrupted turn is told as completed",
         _TURN_HOOKS,
         "            completed=has_answer,",
         "            completed=True,",
-        "tests/agent/test_turn.py",
+        f"{_MATRIX} -k interrupt",
     ),
     Mutant(
         "post_approval_response is missing for a refusal",

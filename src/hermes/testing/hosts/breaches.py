@@ -56,6 +56,7 @@ def breaches(events: Events) -> list[str]:
         *_wrong_values(events),
         *_wrong_order(events),
         *_wrong_counts(events),
+        *_wrong_turns(events),
     ]
     return list(dict.fromkeys(found))
 
@@ -167,3 +168,24 @@ def _wrong_counts(events: Events) -> Iterator[str]:
             if count <= retries.get(endpoint, -1):
                 yield f"api_request_error: retry_count is {count} after {retries[endpoint]}"
             retries[endpoint] = count
+
+
+# -- turns --------------------------------------------------------------------------------------------------------
+
+
+def _wrong_turns(events: Events) -> Iterator[str]:
+    sessions: set[Any] = set()
+    answered = {_key(event, ("session_id", "turn_id")) for event in events if event.name == "post_llm_call"}
+    for name, payload in events:
+        session = payload.get("session_id")
+        if name == "pre_llm_call":
+            if payload.get("is_first_turn") and session in sessions:
+                yield "pre_llm_call: is_first_turn is true again"
+            sessions.add(session)
+        elif name == "on_session_end":
+            has_answer = (session, payload.get("turn_id")) in answered
+            told = (payload.get("completed"), bool(payload.get("finish_reason")))
+            if told != (has_answer, has_answer):
+                yield f"on_session_end: completed and finish_reason are {told}, and the answer is {has_answer}"
+            if has_answer and payload.get("interrupted"):
+                yield "on_session_end: a turn with an answer was not interrupted"
