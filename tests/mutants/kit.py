@@ -17,7 +17,7 @@ def main() -> int:
         folder = Path(name)
         conversation = HostConversation(folder / "recording.jsonl")
         answer, requests = _run(folder, conversation)
-        found = conversation.breaches(answer, requests, platform="api")
+        found = conversation.breaches(answer, requests, platform="embedding")
     print("\n".join(found))
     return int(bool(found))
 

@@ -220,8 +220,8 @@ OURS = (
     Mutant(
         "platform is empty in attempts",
         _MODEL,
-        '            "provider": self.endpoint.provider,\n',
-        '            "provider": self.endpoint.provider,\n            "platform": "",\n',
+        '            "api_mode": self.endpoint.api_mode,\n',
+        '            "api_mode": self.endpoint.api_mode,\n            "platform": "",\n',
     ),
     Mutant(
         "a failed attempt is told as not retryable",

@@ -45,9 +45,6 @@ DELIVERED: dict[str, tuple[int, int]] = {
     "api_request_error": (FAILURES, 0),
     "on_stream_start": (_ATTEMPTS - FAILURES, 2),
     "on_stream_end": (_ATTEMPTS - FAILURES, 2),
-    "pre_auxiliary_call": (0, 0),
-    "post_auxiliary_call": (0, 0),
-    "agent_loop_stopped": (0, 0),
     "pre_command": (0, 0),
     "tool_request": (_CALLS, 1),
     "pre_tool_call": (_CALLS, 1),
@@ -68,10 +65,11 @@ DELIVERED: dict[str, tuple[int, int]] = {
     "post_approval_response": (0, 0),
     "on_session_resume": (0, 0),
     "agent_loop_stopped": (0, 0),
+    "on_interim_message": (1, 0),
 }
 
-#: Sites that depend on the surface, or that one message does not lead to.
-ELSEWHERE = frozenset({"pre_gateway_dispatch", "pre_command", "on_session_reset"})
+#: Sites that depend on the surface, that one message does not lead to, or that come in any number of pieces.
+ELSEWHERE = frozenset({"pre_gateway_dispatch", "on_session_reset", "on_stream_delta"})
 
 
 class HostRecording:

@@ -46,7 +46,7 @@ def _note(call: str) -> ScriptedCall:
 
 
 _STEPS: tuple[ScriptedReply, ...] = (
-    tool_calls(_note(name) for name in ("note-one", "note-both", "note-change", "note-ask")),
+    tool_calls((_note(name) for name in ("note-one", "note-both", "note-change", "note-ask")), content="I note it."),
     tool_calls(
         [
             _note("note-late"),
