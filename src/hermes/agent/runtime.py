@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hermes.journal.store.port import Store
     from hermes.journal.turns.steps import Message, TurnJournal
     from hermes.models.endpoint import Endpoint
-    from hermes.plugins.prompt_section import PromptSection
+    from hermes.plugins.registry import PromptSection
     from hermes.tools.files.checkpoints.port import CheckpointPort
     from hermes.tools.files.guard import FileGuard
     from hermes.tools.registry import Tool, ToolLimits, ToolRegistry

@@ -1,4 +1,4 @@
-"""What plugins may declare, beside hooks and middleware: sections of the system prompt and capabilities."""
+"""The plugin contract beside hooks and middleware: its version, sections of the system prompt, capabilities."""
 
 from __future__ import annotations
 

@@ -24,7 +24,15 @@ from hermes.plugins.loading.manifest import PluginManifest
 from hermes.plugins.loading.modules import forget_plugin
 from hermes.plugins.loading.registration import import_register, remarks_on
 from hermes.plugins.offers import ProviderRegistrations
-from hermes.plugins.registry import AuxiliaryTaskEntry, CliCommand, Command, LoadedPlugin, Skill
+from hermes.plugins.registry import (
+    AuxiliaryTaskEntry,
+    CliCommand,
+    Command,
+    LoadedPlugin,
+    PromptSection,
+    Skill,
+    check_section,
+)
 from hermes.plugins.services import PluginHost
 from hermes.plugins.tool_handler import availability, check_name, read_schema, runner, wrapping
 from hermes.tools.declarations.declaration import DeclaredKeywords, declaration_from
@@ -385,8 +393,6 @@ class PluginContext(ProviderRegistrations):
 
         It is made once per session and recorded with it, so that the prompt stays the same.
         """
-        from hermes.plugins.prompt_section import PromptSection, check_section
-
         self._check_open()
         check_section(id, content, position, max_chars)
         other = self._host.plugins.prompt_sections.get(id)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
+from hermes.contract.plugin import SECTION_CHARS, SECTION_ID, SECTION_POSITIONS
 from hermes.hooks.table import Hooks
 from hermes.plugins.loading.manifest import PluginManifest, Source
-
-if TYPE_CHECKING:
-    from hermes.plugins.prompt_section import PromptSection
 
 log = logging.getLogger("hermes.plugins")
 
@@ -61,6 +59,19 @@ class AuxiliaryTaskEntry(Struct, frozen=True):
     display_name: str
     description: str
     defaults: Mapping[str, Any]
+    plugin: str
+
+
+#: The text, or a function of what is known of the session.
+Content = str | Callable[[dict[str, Any]], Any]
+
+
+class PromptSection(Struct, frozen=True):
+    """One section: ``content`` is its text, or gives it for a session."""
+
+    id: str
+    content: Content
+    max_chars: int
     plugin: str
 
 
@@ -262,3 +273,18 @@ class PluginSet:
         """Deliver the events that are still queued, within a few seconds."""
         for plugin in self._hooks.flush():
             log.warning("plugin %r: not all of its background events were delivered in time", plugin)
+
+
+def check_section(id: str, content: object, position: str, max_chars: int) -> None:  # noqa: A002
+    """Raise ``ValueError`` or ``TypeError`` for a section that cannot be registered."""
+    if not isinstance(id, str) or not SECTION_ID.fullmatch(id):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(
+            f"prompt section {id!r}: an id has 1 to 128 characters, a-z, 0-9, '.', '_' and '-', "
+            "the first a letter or digit"
+        )
+    if not isinstance(content, str) and not callable(content):
+        raise TypeError(f"prompt section {id!r}: content is a {type(content).__name__}; text or a function is expected")
+    if position not in SECTION_POSITIONS:
+        raise ValueError(f"prompt section {id!r}: position is {position!r}; there is {', '.join(SECTION_POSITIONS)}")
+    if isinstance(max_chars, bool) or not isinstance(max_chars, int) or not 0 < max_chars <= SECTION_CHARS:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"prompt section {id!r}: max_chars is {max_chars!r}; 1 to {SECTION_CHARS} are allowed")
