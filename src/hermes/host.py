@@ -192,6 +192,7 @@ class Host:
                 *self.runtime.contexts.choose(self.plugins, self.tools, self.hooks),
                 *self._load_shell_hooks(),
                 *self.mcp_sources.load(self.config),
+                *(self.mcp_sources.add(servers) if (servers := self.plugins.mcp_servers) else ()),
             ]
         except BaseException:
             self.hooks.close()

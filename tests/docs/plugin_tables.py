@@ -17,7 +17,7 @@ from hermes.testing import PluginHarness
 from .markdown import code, table
 
 #: Used by the loader, not by plugins.
-_INTERNAL = ("roll_back", "commit")
+_INTERNAL = ("roll_back", "commit", "add_mcp_server", "note_problem")
 
 
 def members() -> str:

@@ -17,6 +17,7 @@ from hermes.contract.middleware import MIDDLEWARE
 from hermes.contract.plugin import CAPABILITIES
 from hermes.plugins.loading.discovery import manifest_in
 from hermes.plugins.loading.manifest import FILE_NAMES, KINDS, PluginManifest, read_fields
+from hermes.plugins.loading.portable import format_problem
 from hermes.plugins.loading.registration import OFFERED_CLASSES
 from hermes.plugins.loading.requirements import check_requirement, unmet_contract
 from hermes.plugins.loading.settings_schema import TYPES, schema_fields
@@ -115,6 +116,11 @@ def check_manifest(folder: Path) -> Iterator[PluginFinding]:
         fields = read_fields(file)
     except (OSError, ValueError) as error:
         yield PluginFinding("error", "manifest-unreadable", str(error), str(file))
+        return
+    if file.name == FILE_NAMES[-1]:
+        problem = format_problem(fields)
+        if problem:
+            yield PluginFinding("error", "manifest-format", problem, str(file))
         return
     text = file.read_text("utf-8", "replace")
     for severity, rule, field, problem in _problems(fields):
@@ -230,6 +236,9 @@ def _line_of(text: str, field: str) -> int:
 def check_folder_code(folder: Path) -> Iterator[PluginFinding]:
     """What is wrong with the code of a plugin in a folder."""
     start = folder / "__init__.py"
+    file = manifest_in(folder)
+    if file is not None and file.name == FILE_NAMES[-1]:
+        return  # a portable package has no code
     if not start.is_file():
         yield PluginFinding("error", "register", "there is no __init__.py, so there is nothing to load", str(folder))
     yield from _check_files(python_files(folder), start)

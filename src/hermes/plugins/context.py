@@ -39,6 +39,7 @@ from hermes.tools.declarations.declaration import DeclaredKeywords, declaration_
 from hermes.tools.registry import Effect, Tool
 
 if TYPE_CHECKING:
+    from hermes.base.config.schema.mcp import McpServerConfig
     from hermes.base.sanitize import Redactor
     from hermes.plugins.http import PluginHttp
     from hermes.plugins.llm.access import PluginLlm
@@ -399,6 +400,16 @@ class PluginContext(ProviderRegistrations):
         if other is not None:
             raise ValueError(f"prompt section {id!r} is already registered by plugin {other.plugin!r}")
         self._record.prompt_sections[id] = PromptSection(id, content, max_chars, self.manifest.key)
+
+    # -- for portable packages ------------------------------------------------------------------------------------
+
+    def add_mcp_server(self, name: str, server: McpServerConfig) -> None:
+        """Offer an MCP server of a portable package."""
+        self._record.mcp_servers[name] = server
+
+    def note_problem(self, text: str) -> None:
+        """Say that a part of a portable package is left out."""
+        self._problem(text)
 
     # -- the transaction ----------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from hermes.base.config.schema.mcp import McpServerConfig
 from hermes.contract.plugin import SECTION_CHARS, SECTION_ID, SECTION_POSITIONS
 from hermes.hooks.table import Hooks
 from hermes.plugins.loading.manifest import PluginManifest, Source
@@ -108,6 +109,8 @@ class LoadedPlugin(Struct):
     skills: dict[str, Skill] = {}
     auxiliary_tasks: dict[str, AuxiliaryTaskEntry] = {}
     prompt_sections: dict[str, PromptSection] = {}
+    #: MCP servers of a portable package, by name.
+    mcp_servers: dict[str, McpServerConfig] = {}
     #: Offers that no part of the runtime uses, and those that one does.
     waiting: list[ProviderOffer] = []
     in_use: list[ProviderOffer] = []
@@ -126,6 +129,7 @@ class LoadedPlugin(Struct):
         for registered in (*lists, self.commands, self.cli_commands, self.skills, self.auxiliary_tasks):
             registered.clear()
         self.prompt_sections.clear()
+        self.mcp_servers.clear()
 
 
 class PluginCounters(Struct, frozen=True):
@@ -182,6 +186,11 @@ class PluginSet:
     def prompt_sections(self) -> Mapping[str, PromptSection]:
         """What plugins add to the system prompt of a session."""
         return {key: section for plugin in self for key, section in plugin.prompt_sections.items()}
+
+    @property
+    def mcp_servers(self) -> dict[str, McpServerConfig]:
+        """The MCP servers of portable packages."""
+        return {name: server for plugin in self for name, server in plugin.mcp_servers.items()}
 
     def missing(self, wanted: Iterable[str], redact: Callable[[str], str]) -> list[str]:
         """A line for each enabled plugin that is not there, or in part: it may be a guard that should block calls."""

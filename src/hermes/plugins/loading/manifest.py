@@ -13,7 +13,8 @@ Kind = Literal["standalone", "backend", "exclusive", "platform", "model-provider
 Source = Literal["bundled", "user", "project", "entrypoint", "program"]
 
 KINDS: tuple[str, ...] = get_args(Kind)
-FILE_NAMES = ("plugin.yaml", "plugin.yml")
+#: The last one is a portable package, see ``portable.py``.
+FILE_NAMES = ("plugin.yaml", "plugin.yml", "plugin.json")
 
 _MAX_BYTES = 256 * 1024
 #: How much of ``__init__.py`` is read when the manifest does not say what kind of plugin it is.
@@ -42,6 +43,8 @@ class PluginManifest(Struct, frozen=True):
     capabilities: tuple[str, ...] = ()
     #: Its settings; see ``settings_schema.py``.
     config_schema: dict[str, Any] = {}
+    #: Whether it is a package of skills and MCP servers without code.
+    is_portable: bool = False
     source: Source = "user"
     #: The plugin's folder; ``None`` for an entry point.
     path: Path | None = None
@@ -84,6 +87,8 @@ def read_manifest(file: Path, source: Source, category: str = "") -> PluginManif
     except (OSError, ValueError) as error:
         problem = f"{file}: {error}"
         return PluginManifest(folder.name, nested_key or folder.name, source=source, path=folder, problem=problem)
+    if file.name == FILE_NAMES[-1]:
+        return _portable(fields, file, source, nested_key)
     remarks: list[str] = []
     name = _text_field(fields, "name", remarks) or folder.name
     return PluginManifest(
@@ -104,6 +109,26 @@ def read_manifest(file: Path, source: Source, category: str = "") -> PluginManif
         config_schema=_mapping(fields, "config_schema", remarks),
         source=source,
         path=folder,
+        remarks=tuple(remarks),
+    )
+
+
+def _portable(fields: dict[str, Any], file: Path, source: Source, nested_key: str) -> PluginManifest:
+    from hermes.plugins.loading.portable import format_problem
+
+    folder, remarks, author = file.parent, list[str](), fields.get("author")
+    name = _text_field(fields, "name", remarks) or folder.name
+    problem = format_problem(fields)
+    return PluginManifest(
+        name=name,
+        key=nested_key or name,
+        version=_text_field(fields, "version", remarks),
+        description=_text_field(fields, "description", remarks),
+        author=str(cast("dict[str, Any]", author).get("name", "")) if isinstance(author, dict) else "",
+        is_portable=True,
+        source=source,
+        path=folder,
+        problem=problem and f"{file}: {problem}",
         remarks=tuple(remarks),
     )
 

@@ -25,6 +25,10 @@ def import_register(manifest: PluginManifest, host: PluginHost) -> Register:
     """Import a plugin and return what registers it."""
     if problem := manifest.problem or _unmet(manifest, host):
         raise PluginError(problem)
+    if manifest.is_portable:
+        from hermes.plugins.loading.portable import portable_register
+
+        return portable_register(manifest, host)
     try:
         found = import_plugin(manifest, host)
     except ImportError as error:
