@@ -143,7 +143,7 @@ def test_a_caller_sees_the_programs_of_the_owner_and_none_of_the_files(
     for name, text in places.items():
         (rig.home / name).parent.mkdir(exist_ok=True)
         (rig.home / name).write_text(text)
-    tools = (rig.home / "bin", rig.home / ".tool" / "shims", rig.home / "lab" / ".venv" / "bin")
+    tools = (rig.home / "bin", rig.home / ".pyenv" / "shims", rig.home / "lab" / ".venv" / "bin")
     for number, folder in enumerate(tools):
         folder.mkdir(parents=True)
         (folder / f"tool{number}").write_text("#!/bin/sh\necho ran\n")
@@ -152,8 +152,70 @@ def test_a_caller_sees_the_programs_of_the_owner_and_none_of_the_files(
     for name, text in places.items():
         assert text not in rig.run(f"cat {rig.home / name}; cat ~/{name}")["output"]
     assert rig.works("tool0 && tool1 && tool2").split() == ["ran"] * 3
+    (rig.home / ".pyenv" / "version").write_text("3.13\n")
+    (rig.home / "lab" / ".venv" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    later = make_rig(backend, principal="ann", workspace=".hermes/principals/ann/workspace")
+    assert later.works("cat ~/.pyenv/version ~/lab/.venv/pyvenv.cfg") == "3.13\nhome = /usr/bin"
     assert rig.works("git init -q . && git commit -q --allow-empty -m x && git log --format=%an") == "Me"
     assert (rig.home / "notes.txt").read_text() == "diary"
+
+
+def test_of_the_path_a_caller_sees_the_named_folders_and_not_what_lies_beside_them(
+    make_rig: MakeRig, backend: SandboxBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = make_rig(backend, principal="bob", workspace=".hermes/principals/bob/workspace")
+    tokens = (".fly/config.yml", ".pulumi/credentials.json", ".opencode/auth.json", "tools/token", ".cargo/credentials")
+    for name in tokens:
+        folder = (rig.home / name).parent / "bin"
+        folder.mkdir(parents=True)
+        (rig.home / name).write_text("canary")
+        (folder / f"run-{name.split('/')[0].strip('.')}").write_text("#!/bin/sh\necho ran\n")
+        (folder / f"run-{name.split('/')[0].strip('.')}").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    assert rig.works("run-fly && run-pulumi && run-opencode && run-tools && run-cargo").split() == ["ran"] * 5
+    for name in tokens:
+        assert "canary" not in rig.run(f"cat ~/{name} {rig.home / name}")["output"], name
+
+
+@pytest.mark.parametrize("principal", ["", "bob"])
+def test_a_key_that_is_made_later_is_hidden_from_the_next_command(
+    make_rig: MakeRig, backend: SandboxBackend, principal: str
+) -> None:
+    rig = make_rig(
+        backend, principal=principal, workspace=".hermes/principals/bob/workspace" if principal else "project"
+    )
+    rig.works("true")
+    later = (".netrc", ".aws/credentials", ".claude/.credentials.json", ".cache/huggingface/token", ".codex/auth.json")
+    more = (".databrickscfg", ".kaggle/kaggle.json", ".thunderbird/key4.db", "snap/firefox/common/key4.db")
+    edge = ".config/microsoft-edge/Default/Cookies"
+    for name in (*later, *more, edge, ".fly/config.yml", ".pulumi/credentials.json"):
+        (rig.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (rig.home / name).write_text("canary")
+        assert "canary" not in rig.run(f"cat ~/{name} {rig.home / name}")["output"], name
+    (rig.home / "vault").mkdir()
+    (rig.home / "vault" / "key").write_text("canary")
+    (rig.home / ".gnupg").symlink_to(rig.home / "vault")
+    assert "canary" not in rig.run("cat ~/.gnupg/key ~/vault/key")["output"]
+    (rig.home / ".claude" / "notes.md").write_text("readable")
+    if not principal:
+        assert rig.works("cat ~/.claude/notes.md") == "readable"
+
+
+def test_sockets_in_the_home_are_hidden(make_rig: MakeRig, bubblewrap: SandboxBackend) -> None:
+    """With the network on, too. Landlock does not limit connections to socket files."""
+    rig = make_rig(bubblewrap, network="on")
+    rig.works("true")
+    path = rig.home / ".docker" / "run" / "docker.sock"
+    path.parent.mkdir(parents=True)
+    connect = (
+        "import os, socket; socket.socket(socket.AF_UNIX).connect(os.path.expanduser('~/.docker/run/docker.sock'))"
+    )
+    with socket.socket(socket.AF_UNIX) as service:
+        service.bind(str(path))
+        service.listen(1)
+        assert rig.run(f'python3 -c "{connect}"')["exit_code"] == 1
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))  # from outside it is there
 
 
 def test_a_folder_that_the_owner_gave_a_caller_is_there_and_what_lies_beside_it_is_not(

@@ -48,7 +48,7 @@ def test_no_way_leads_out(bubblewrap: SandboxBackend) -> None:
 @needs_root
 def test_no_way_leads_out_for_an_ordinary_user(bubblewrap: SandboxBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     # The interpreter of the tests may lie in a home folder that others cannot enter.
-    if not os.path.exists("/usr/bin/python3"):
+    if not Path("/usr/bin/python3").exists():
         pytest.skip("the system has no Python of its own")
     monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
 
@@ -80,7 +80,7 @@ def _without(*left_out: str) -> Any:
         pytest.param(("--unshare-pid",), "a process outside was ended", marks=needs_root),
         (("--disable-userns",), "user namespaces can be made"),
     ],
-    ids=lambda one: " ".join(one) if isinstance(one, tuple) else None,
+    ids=str,
 )
 def test_a_limit_that_is_missing_is_noticed(
     bubblewrap: SandboxBackend, monkeypatch: pytest.MonkeyPatch, left_out: tuple[str, ...], way: str

@@ -59,6 +59,7 @@ class SandboxBackend(msgspec.Struct, frozen=True):
         ``temporary`` is a private folder: the command's ``TMPDIR``, and with bubblewrap its ``/tmp``. ``cwd`` is the
         directory that the command starts in, as it sees it; with Landlock ``start`` has to see to that.
         """
+        profile = profile.as_of_now()
         if self.name == "bubblewrap":
             from hermes.tools.sandbox.bubblewrap import bubblewrap_arguments
 
@@ -215,7 +216,7 @@ def run_probe(arguments: Sequence[str], output: str) -> int:
         (os.POSIX_SPAWN_OPEN, 1, output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    pid = os.posix_spawn(arguments[0], arguments, os.environ, file_actions=actions, setsid=True)
+    pid = os.posix_spawn(arguments[0], list(arguments), os.environ, file_actions=actions, setsid=True)
     deadline = time.monotonic() + _PROBE_SECONDS
     while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
         if time.monotonic() > deadline:

@@ -101,11 +101,10 @@ def readable_roots(hidden: tuple[str, ...], folder: str = "/") -> Iterator[str]:
 
 def _readable(profile: SandboxProfile, temporary: str) -> Iterator[str]:
     yield from readable_roots(profile.hidden)
-    # The workspace of a caller lies in the hidden home of Hermes.
-    around = [path for path in profile.hidden if is_inside(profile.workspace, path)]
-    if around:
-        yield from readable_roots(tuple(set(profile.hidden) - set(around)), profile.workspace)
-    yield from profile.shown
+    # The workspace of a caller lies in the hidden home of Hermes, programs that are shown in a hidden home.
+    is_workspace_hidden = any(is_inside(profile.workspace, path) for path in profile.hidden)
+    for folder in (*((profile.workspace,) if is_workspace_hidden else ()), *profile.shown):
+        yield from readable_roots(tuple(path for path in profile.hidden if not is_inside(folder, path)), folder)
     yield temporary
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hermes.tools.sandbox.repositories import Repositories, git_folders
@@ -24,7 +24,22 @@ CREDENTIAL_PATHS = tuple(
         ".gem/credentials .m2/settings.xml .gradle/gradle.properties .pgpass .my.cnf .mylogin.cnf "
         ".vault-token .terraform.d/credentials.tfrc.json .config/rclone .s3cfg .local/share/keyrings "
         ".password-store .config/op .config/sops .config/age .mozilla .config/google-chrome .config/chromium "
-        ".config/BraveSoftware Library/Keychains"
+        ".config/BraveSoftware .config/microsoft-edge .config/vivaldi .config/opera .thunderbird snap/firefox "
+        "snap/chromium snap/thunderbird .var/app/org.mozilla.firefox .var/app/org.chromium.Chromium "
+        ".var/app/com.google.Chrome .var/app/com.microsoft.Edge .var/app/org.mozilla.Thunderbird Library/Keychains "
+        ".claude/.credentials.json .claude.json .codex/auth.json .gemini/oauth_creds.json .config/github-copilot "
+        ".local/share/opencode/auth.json .cache/huggingface/token .cache/huggingface/stored_tokens "
+        ".huggingface/token .fly/config.yml .pulumi/credentials.json .databrickscfg .kaggle .config/kaggle "
+        ".composer/auth.json .config/composer/auth.json .local/share/uv/credentials .config/configstore "
+        ".config/stripe .config/netlify .local/share/com.vercel.cli .bundle/config .boto"
+    ).split()
+)
+
+#: Below a user's home: sockets of services that would act outside of the sandbox, or the folders they are in.
+SOCKET_PATHS = tuple(
+    (
+        ".docker/run .docker/desktop .colima .rd/docker.sock .orbstack/run .lima .1password "
+        ".local/share/containers/podman/machine .config/containers/podman/machine .minikube/machines"
     ).split()
 )
 
@@ -49,7 +64,7 @@ class SandboxProfile:
     mode: SandboxMode
     #: The folder that the command works in and, in mode ``workspace``, may change.
     workspace: str
-    #: Files and folders that the command cannot see.
+    #: Files and folders that the command cannot see. Those of ``make_profile`` may be missing yet, or be links.
     hidden: tuple[str, ...] = ()
     #: Files and folders that stay read-only although they lie in a writable folder.
     protected: tuple[str, ...] = ()
@@ -64,6 +79,12 @@ class SandboxProfile:
     def roots(self) -> tuple[str, ...]:
         """The folders that may be changed."""
         return (self.workspace, *self.writable) if self.mode == "workspace" else ()
+
+    def as_of_now(self) -> SandboxProfile:
+        """The profile with what is there now of the hidden files: a key may have been made since the last command."""
+        # A link to a folder elsewhere hides nothing by itself, so the folder is hidden.
+        present = (os.path.realpath(path) for path in self.hidden if os.path.lexists(path))
+        return replace(self, hidden=tuple(dict.fromkeys(present)))
 
 
 def make_profile(
@@ -82,8 +103,10 @@ def make_profile(
     workspace, unless the workspace lies in it: then everything else in it is hidden.
     """
     workspace, home = os.path.realpath(workspace), os.path.realpath(home)
-    # A link to a folder elsewhere hides nothing by itself, so the folder is hidden.
-    hidden = [os.path.realpath(path) for path in (*secrets, *(os.path.join(home, name) for name in CREDENTIAL_PATHS))]
+    hidden = [
+        *map(os.path.abspath, secrets),
+        *(os.path.join(home, name) for name in (*CREDENTIAL_PATHS, *SOCKET_PATHS)),
+    ]
     repositories = Repositories(workspace).find()
     common = [folder for repository in repositories for folder in git_folders(repository)]
     protected = [os.path.join(folder, "hooks") for folder in common]
@@ -97,7 +120,7 @@ def make_profile(
     return SandboxProfile(
         mode=mode,
         workspace=workspace,
-        hidden=tuple(dict.fromkeys(path for path in hidden if os.path.lexists(path))),
+        hidden=tuple(dict.fromkeys(hidden)),
         protected=tuple(dict.fromkeys(protected)),
         pinned=tuple(dict.fromkeys(folder for folder in pinned if folder not in (workspace, *repositories))),
         writable=tuple(dict.fromkeys(root for root in roots[1:] if not is_inside(root, workspace))),
@@ -108,7 +131,25 @@ def make_profile(
 
 #: Folders of a home folder that hold more than programs.
 _MIXED = (".local", ".config", ".cache")
-_OF_USERS = (".local/bin", ".local/lib", ".local/share/uv", ".local/share/pipx", ".local/share/pnpm")
+_OF_USERS = (
+    ".local/bin",
+    ".local/lib",
+    ".local/share/uv",
+    ".local/share/pipx",
+    ".local/share/pnpm",
+    ".local/share/mise",
+)
+#: Managers of versions, whose programs need the tree that they are in, and what else those need.
+_MANAGERS = {
+    **dict.fromkeys(
+        ".pyenv .rbenv .nodenv .goenv .jenv .nvm .asdf .volta .sdkman .rye .ghcup .opam .juliaup".split(), ()
+    ),
+    **dict.fromkeys((".bun", ".npm-global"), ()),
+    ".cargo": (".rustup",),
+    ".rustup": (".cargo",),
+}
+#: What the folder of an environment has, beside its ``bin``, which needs the rest of it.
+_MARKS_OF_ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")
 #: Git needs the name and address of who commits.
 _OF_GIT = (".gitconfig", ".config/git")
 
@@ -118,17 +159,22 @@ def programs_in(home: str, search_path: str) -> list[str]:
     found = [os.path.join(home, name) for name in _OF_GIT]
     for folder in (*search_path.split(os.pathsep), sys.prefix, sys.base_prefix):
         for path in dict.fromkeys((os.path.abspath(folder), os.path.realpath(folder))) if folder else ():
-            if path == home or not is_inside(path, home):
-                continue
-            first = path[len(home) :].strip("/").partition("/")[0]
-            if first in _MIXED:
-                found += [path, *(os.path.join(home, name) for name in _OF_USERS)]
-            else:
-                # ~/.pyenv/shims needs all of ~/.pyenv; ~/bin and ~/project/.venv/bin only their own folder.
-                inner = os.path.dirname(path) if os.path.basename(path) == "bin" else path
-                whole = os.path.join(home, first)
-                found.append(whole if first.startswith(".") else path if inner == home else inner)
+            if path != home and is_inside(path, home):
+                found += _needed_for(path, home)
     return list(dict.fromkeys(path for path in found if os.path.exists(path)))
+
+
+def _needed_for(folder: str, home: str) -> list[str]:
+    """What the programs in a folder need of a home: the folder itself, and more only where that is known."""
+    first = folder[len(home) :].strip("/").partition("/")[0]
+    if first in _MIXED:
+        return [folder, *(os.path.join(home, name) for name in _OF_USERS)]
+    if first in _MANAGERS:
+        return [os.path.join(home, name) for name in (first, *_MANAGERS[first])]
+    above = os.path.dirname(folder)
+    if above != home and any(os.path.exists(os.path.join(above, mark)) for mark in _MARKS_OF_ENVIRONMENTS):
+        return [above]
+    return [folder]
 
 
 def is_inside(path: str, folder: str) -> bool:
