@@ -81,6 +81,17 @@ def test_directives(rig: Rig, tool: str, directive: Any, blocked: str | None) ->
     assert plugins.resolve_pre_tool_block(tool, {}, tool_call_id="c") == blocked
 
 
+@pytest.mark.parametrize("order", [("approve", "block"), ("block", "approve")])
+def test_a_block_is_the_directive_in_every_order(rig: Rig, order: tuple[str, str]) -> None:
+    register = "".join(
+        f"    ctx.register_hook('pre_tool_call', lambda **_: {{'action': {action!r}, 'message': {action!r}}})\n"
+        for action in order
+    )
+    plugins = namespace(rig, "hermes_cli.plugins", f"def register(ctx):\n{register}")
+    assert plugins.get_pre_tool_call_directive("terminal", {}) == ("block", "block")
+    assert plugins.resolve_pre_tool_block("terminal", {}) == "block"
+
+
 def test_the_manager_can_be_read(rig: Rig) -> None:
     plugins = namespace(rig, "hermes_cli.plugins", BUSY)
     manager = plugins.get_plugin_manager()

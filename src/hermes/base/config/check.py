@@ -89,10 +89,17 @@ def _fit_struct(value: Any, kind: type[msgspec.Struct], path: KeyPath, findings:
             named = _fit_dict({name: item}, get_args(hints[collector])[1], path, findings)
             fitted[collector] = {**fitted.get(collector, {}), **named}
         elif not name.startswith(("_", "x-")) and name not in getattr(kind, "without_effect", ()):
-            hint = suggestion(name, path, hints)
-            if kind is not PluginsConfig or hint or not isinstance(item, dict):  # else settings that a plugin reads
-                findings.unknown[*path, name] = hint
+            _note_unknown(kind, path, name, item, findings)
     return _build(kind, fitted, path, findings)
+
+
+def _note_unknown(
+    kind: type[msgspec.Struct], path: KeyPath, name: str, value: object, findings: ConfigFindings
+) -> None:
+    hint = suggestion(name, path, _hints(kind))
+    if kind is PluginsConfig and isinstance(value, dict) and not hint:
+        return  # settings that a plugin reads by itself
+    findings.unknown[*path, name] = hint
 
 
 def _build(kind: type[msgspec.Struct], fitted: dict[str, Any], path: KeyPath, findings: ConfigFindings) -> Any:
