@@ -87,7 +87,7 @@ def write_pictures() -> list[Path]:
 def _conversation(folder: Path) -> Iterable[tuple[str, list[Line]]]:
     """One conversation with an edit, a command, a question and an undo, looked at three times."""
     home, work = folder / "home", folder / "work"
-    (work / "build").mkdir(parents=True)
+    (work / "notes").mkdir(parents=True)
     (work / "greet.py").write_text('def greet(name):\n    return "Hello " + name\n\n\nprint(greet("Ada"))\n')
     edit = {"mode": "replace", "path": "greet.py", "old_string": '"Hello " + name', "new_string": 'f"Hello, {name}!"'}
     script = [
@@ -95,8 +95,8 @@ def _conversation(folder: Path) -> Iterable[tuple[str, list[Line]]]:
         tool_call("patch", edit),
         tool_call("terminal", {"command": "python3 greet.py"}),
         text("`greet` is friendlier now: it returns **Hello, Ada!** for Ada."),
-        tool_call("terminal", {"command": "rm -rf build"}),
-        text("I left `build` alone."),
+        tool_call("terminal", {"command": "rm -rf notes"}),
+        text("I left `notes` alone."),
     ]
     with ScriptedProvider(script) as provider:
         write_config(home, provider.base_url)

@@ -26,7 +26,7 @@ def modes() -> str:
 def figures() -> str:
     """How many commands of each part of the corpus are judged as they should be."""
     from policy.corpus import GROUPS
-    from policy.heldout import dangerous, everyday, second_author, unseen
+    from policy.heldout import dangerous, everyday, second_author, third_author, third_everyday, third_hidden, unseen
 
     cases = [case for name in ("dangerous", "disguised") for case in GROUPS[name]]
     parts = (
@@ -60,6 +60,12 @@ def figures() -> str:
             list(second_author.DANGEROUS_ONCE),
             list(second_author.EVERYDAY_ONCE),
         ),
+        (
+            "commands of a third author",
+            list(third_author.HARDLINE),
+            [command for group in third_author.DANGEROUS.values() for command in group],
+            list(third_everyday.EVERYDAY),
+        ),
     )
     rows = [
         (
@@ -70,6 +76,8 @@ def figures() -> str:
         )
         for name, hardline, asked, harmless in parts
     ]
+    hidden = _share(list(third_hidden.HIDDEN), {"ask", "hardline"})
+    rows.append(("of the third author, in another program's options: asked or refused", hidden, "", ""))
     return table(("", "never run: refused", "dangerous: asked or refused", "everyday: false alarms"), rows)
 
 

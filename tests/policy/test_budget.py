@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from base64 import b64encode
 from collections.abc import Callable
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import cast
 
 import pytest
 
+import hermes.policy
 from hermes.policy import judge_command
 from hermes.policy.budget import STEPS, StepBudget
+from hermes.policy.call import without_version
 from policy.corpus import CORPUS
 
 HOSTILE: dict[str, Callable[[int], str]] = {
@@ -31,8 +38,33 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "PowerShell": lambda n: "powershell -c '" + "rm " * (n // 3) + "'",
     "code": lambda n: "python3 -c '" + 'print("x");' * (n // 11) + "'",
     "hashes": lambda n: "a#" * (n // 2),
+    "zeros and a letter": lambda n: "0" * n + "x",
+    "subscripts": lambda n: "test -v '" + "a[$(" * (n // 4) + "'",
+    "settings of git": lambda n: "git " + "-c alias.a=b " * (n // 13),
+    "variables that hold commands": lambda n: "PAGER=a " * (n // 8) + "b",
+    "scripts of a package": lambda n: "echo '" + '{"scripts":' * (n // 11) + "' > package.json; npm run x",
     "commands": lambda n: "a;" * (n // 2),
 }
+
+
+def test_no_pattern_looks_for_the_end_from_every_place() -> None:
+    """An unlimited repetition up to the end, without a place to begin at, takes quadratic time in a search."""
+    for module in list(iter_modules(hermes.policy.__path__, "hermes.policy.")):
+        import_module(module.name)
+    found = {
+        (name, key)
+        for name, module in list(sys.modules.items())
+        if name.startswith("hermes.policy")
+        for key, value in vars(module).items()
+        if isinstance(value, re.Pattern) and _SEARCHES_THE_END.match(str(cast("re.Pattern[str]", value).pattern))
+    }
+    assert found == set()
+    assert without_version("0" * 50_000 + "x") == "0" * 50_000 + "x"
+    assert without_version("python3.12") == "python"
+
+
+#: ``[…]+$`` and its like as a whole pattern.
+_SEARCHES_THE_END = re.compile(r"(?:\[[^\]]+\]|\\\w|\.)[+*]\??\$$")
 
 
 def steps(command: str) -> tuple[int, set[str]]:

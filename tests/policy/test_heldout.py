@@ -8,6 +8,7 @@ from policy.corpus import judge
 from policy.heldout import second_author, third_author, unseen
 from policy.heldout.dangerous import ASK, HARDLINE
 from policy.heldout.everyday import EVERYDAY
+from policy.heldout.third_everyday import EVERYDAY as THIRD_EVERYDAY
 from policy.heldout.third_hidden import HIDDEN
 
 
@@ -59,3 +60,11 @@ def test_hardline_commands_of_a_third_author_are_refused() -> None:
 def test_hardline_commands_in_other_programs_options_do_not_run() -> None:
     missed = [command for command in HIDDEN if judge(command).decision == "allow"]
     assert len(missed) <= 0.02 * len(HIDDEN), "\n".join(missed)
+
+
+def test_dangerous_and_everyday_commands_of_a_third_author() -> None:
+    commands = [command for group in third_author.DANGEROUS.values() for command in group]
+    missed = [command for command in commands if judge(command).decision == "allow"]
+    alarms = [command for command in THIRD_EVERYDAY if judge(command).decision != "allow"]
+    assert len(missed) <= 0.05 * len(commands), "\n".join(missed)
+    assert len(alarms) <= 0.015 * len(THIRD_EVERYDAY), "\n".join(alarms)

@@ -56,7 +56,7 @@ def test_a_command_only_reads_when_its_script_does(is_new: bool) -> None:
 
 
 def test_all_rules_count_in_a_script_of_this_session() -> None:
-    text = "rm -rf build\ngit push --force\n"
+    text = "rm -rf notes\ngit push --force\n"
     assert decision("bash h.sh", "h.sh", text, is_new=True)[1] == {"recursive-delete", "git-force-push"}
     assert decision("bash h.sh", "h.sh", text, is_new=False) == ("allow", set())
 
@@ -82,7 +82,7 @@ CALLS = [
     ("python3 h.py", "h.py", "import subprocess\nsubprocess.run('git push --force', shell=True)", "git-force-push"),
 ]
 HARMLESS = [
-    ("node h.js", "h.js", "const run = () => console.log('rm -rf build is not run here (really)')\nrun()"),
+    ("node h.js", "h.js", "const run = () => console.log('rm -rf notes is not run here (really)')\nrun()"),
     ("node h.js", "h.js", "fetch('https://api.example/v1').then(r => r.json()).then(console.log)"),
     ("ruby h.rb", "h.rb", "puts File.read('notes.txt').lines.count"),
     ("perl h.pl", "h.pl", "while (<>) { print if /error/ }"),
@@ -103,7 +103,7 @@ def test_harmless_scripts_of_this_session_run(command: str, name: str, text: str
 
 
 def test_only_the_recipes_that_are_made_count() -> None:
-    text = "all: build\nbuild:\n\tcc x.c\nclean:\n\trm -rf build\n"
+    text = "all: build\nbuild:\n\tcc x.c\nclean:\n\trm -rf notes\n"
     assert decision("make", "Makefile", text, is_new=True)[0] == "allow"
     assert decision("make clean", "Makefile", text, is_new=True)[1] == {"recursive-delete"}
 
@@ -135,7 +135,7 @@ def typed(data: str, command: str) -> tuple[str, set[str]]:
 )
 def test_input_for_a_shell_is_a_script(command: str) -> None:
     assert typed("rm -rf /\n", command)[0] in ("hardline", "ask")
-    assert "recursive-delete" in typed("rm -rf build\n", command)[1]
+    assert "recursive-delete" in typed("rm -rf notes\n", command)[1]
     assert typed("ls -la\n", command) == ("allow", set())
     assert reads_commands(command)
 
@@ -172,4 +172,4 @@ def test_input_for_other_programs_is_text(command: str) -> None:
 
 
 def test_what_is_wrong_with_the_command_itself_is_left_out() -> None:
-    assert typed("ls\n", "rm -rf build; bash") == ("allow", set())
+    assert typed("ls\n", "rm -rf notes; bash") == ("allow", set())

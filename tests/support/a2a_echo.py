@@ -35,7 +35,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hermes.tools.peers.hops import hops_of
 
-APPROVAL = {"approval_id": "a-1", "tool": "terminal", "summary": "rm -r build", "options": ["approve", "deny"]}
+APPROVAL = {"approval_id": "a-1", "tool": "terminal", "summary": "rm -r notes", "options": ["approve", "deny"]}
 
 
 @dataclass

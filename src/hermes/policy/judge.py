@@ -122,8 +122,10 @@ class _JudgedShell(Shell):
 
 def _path_context(cwd: Path | str | None, home: Path | str | None, hermes_home: Path | str | None) -> PathContext:
     own = (str(home) if home is not None else os.path.expanduser("~")).rstrip("/")  # noqa: PTH111
+    start = str(cwd) if cwd is not None else os.getcwd()  # noqa: PTH109
     return PathContext(
-        cwd=str(cwd) if cwd is not None else os.getcwd(),  # noqa: PTH109
+        cwd=start,
+        workspace=start,
         home=own or "/",
         hermes_home=(str(hermes_home) if hermes_home is not None else f"{own}/.hermes").rstrip("/"),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from posixpath import join, normpath
 
@@ -26,6 +26,16 @@ _EVERYTHING = re.compile(r"(?:\*+|\?\*|\.\*|\.\?\*|\.\?\?\*|\.\[[!^]\.?\]\*|\*\.
 _PROCESS_ROOT = re.compile(r"/proc/(?:self|thread-self|\d+)/(?:task/[^/]+/)?root(?=/|$)")
 _PROCESS_CWD = re.compile(r"/proc/(?:self|thread-self)/cwd(?=/|$)")
 _GLOB = re.compile(r"[*?\[]")
+
+_TEMPORARY = re.compile(r"(?:/private)?(?:/var)?/tmp/[^/*?\[]+")
+#: Folders and files that a build, a test run or an installation makes again.
+_BUILD_OUTPUT = re.compile(
+    r"build|dist|out|target|node_modules|__pycache__|coverage|htmlcov|\.coverage|tmp|temp|\.tmp|_build|_site|\.?zig-(?:cache|out)"
+    r"|\.[\w-]*cache"
+    r"|\.(?:tox|nox|next|nuxt|turbo|svelte-kit|vite|angular|gradle|eggs|venv|nyc_output|output|docusaurus|astro|expo|build|hypothesis)"
+    r"|venv|cmake-build-[\w*-]+|(?:[\w.*-]+)\.egg-info|DerivedData|package-lock\.json|yarn\.lock|pnpm-lock\.yaml|bazel-\w+"
+    r"|(?:[\w.*-]+)?\.(?:pyc|pyo|o|obj|class|tsbuildinfo|swp)|\.DS_Store|\*~"
+)
 
 _RAW_DEVICE = re.compile(
     r"/dev/(?:(?:sd|hd|vd|xvd|ubd)[a-z?*\[]|nvme|mmcblk|r?disk|md\d|md/|dm-|loop\d|sr\d|nbd|mapper/|disk/|block/|bcache|zd|zvol/"
@@ -111,6 +121,11 @@ class PathContext:
     cwd: str
     home: str
     hermes_home: str
+    #: The folder that the command line starts in; empty when it is not known.
+    workspace: str = ""
+    #: Temporary folders that this command line made, and the targets of its moves.
+    made: set[str] = field(default_factory=set[str])
+    moved: set[str] = field(default_factory=set[str])
 
     def resolve(self, path: str) -> str:
         """The absolute path, without ``.``, ``..``, double slashes and aliases of the root."""
@@ -155,6 +170,20 @@ class PathContext:
             names = (*_VITAL, self.home)
             return any(_matches(name, folder) for name in names if name != "/")
         return False
+
+    def is_disposable(self, path: str) -> bool:
+        """Whether a path is build output or a cache in the workspace, or a temporary folder of this command line."""
+        if not path or not is_known(path):
+            return False
+        whole = self.resolve(path)
+        if any(f"{target}/".startswith(f"{whole}/") or whole.startswith(f"{target}/") for target in self.moved):
+            return False  # it may hold something else than what its name says
+        if _TEMPORARY.match(whole) and any(f"{whole}/".startswith(f"{folder}/") for folder in self.made):
+            return True
+        place = self.workspace.rstrip("/")
+        if not place or not whole.startswith(f"{place}/") or self.is_vital(place):
+            return False
+        return any(_BUILD_OUTPUT.fullmatch(name) for name in whole[len(place) + 1 :].split("/"))
 
     def is_system(self, path: str) -> bool:
         """Whether the path is the root, or a folder of the system right below it."""

@@ -139,16 +139,16 @@ def test_an_inner_call_waits_for_no_sync_unless_it_is_unsafe(
 
 
 def test_a_dangerous_inner_call_is_asked_about(home: Path, workdir: Path) -> None:
-    (workdir / "build").mkdir()
-    script = "from hermes_tools import terminal\nprint(terminal('rm -rf build'))\n"
+    (workdir / "notes").mkdir()
+    script = "from hermes_tools import terminal\nprint(terminal('rm -rf notes'))\n"
     for choice, is_there in (("deny", True), ("once", False)):
         with running(home, workdir, script) as (host, _):
             session = host.new_session()
             person = Person(choice)
             host.responders.attach(session.id, person)
             session.run("go")
-        assert person.asked == ["rm -rf build"]
-        assert (workdir / "build").exists() == is_there
+        assert person.asked == ["rm -rf notes"]
+        assert (workdir / "notes").exists() == is_there
 
 
 def test_a_script_cannot_call_what_is_not_offered(home: Path, workdir: Path) -> None:

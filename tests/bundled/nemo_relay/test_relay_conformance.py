@@ -145,7 +145,7 @@ def test_the_same_call_ids_in_two_turns(exporting_host: HostMaker, relay_folder:
 
 
 def test_approval(exporting_host: HostMaker, relay_folder: Path) -> None:
-    host = exporting_host([tool_call("terminal", {"command": "rm -rf build"}, call_id="call_rm"), text("I may not.")])
+    host = exporting_host([tool_call("terminal", {"command": "rm -rf notes"}, call_id="call_rm"), text("I may not.")])
     session = host.new_session()
     host.responders.attach(session.id, ScriptedResponder(says("deny", "not today")))
     session.run("Clear it.")
@@ -153,7 +153,7 @@ def test_approval(exporting_host: HostMaker, relay_folder: Path) -> None:
     _assert_whole(relay_folder)
     found = events(relay_folder)
     [asked], [answered] = marks(found, "hermes.approval.request"), marks(found, "hermes.approval.response")
-    assert asked["data"]["command"] == "rm -rf build"
+    assert asked["data"]["command"] == "rm -rf notes"
     assert (answered["data"]["choice"], answered["metadata"]["status"]) == ("deny", "deny")
     assert asked["metadata"]["tool_call_id"] == answered["metadata"]["tool_call_id"] == "call_rm"
     [end] = scopes(found, "tool", "end")

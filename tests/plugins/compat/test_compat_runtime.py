@@ -122,7 +122,7 @@ def test_commands_are_judged_by_the_rules_of_the_host(make_host: HostFactory, ho
     write(home, GUARD)
     script = [
         tool_call("checked", {"command": "ls"}),
-        tool_call("checked", {"command": "rm -rf build"}),
+        tool_call("checked", {"command": "rm -rf notes"}),
         text("Done."),
     ]
     with ScriptedProvider(script) as provider:

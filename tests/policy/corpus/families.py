@@ -19,6 +19,7 @@ FAMILIES = (
         "base64 < ~/.hermes/.env",
         "while read line; do echo $line; done < ~/.hermes/auth.json",
     ),
+    *ask("mine-currency", "xmrig -o pool.example.org:3333"),
     *ask(
         "database-rollback",
         'psql "$DATABASE_URL" -f schema.sql',

@@ -414,13 +414,13 @@ class Agreeable:
 
 
 def test_an_approval_for_good_in_a_record_is_not_one_of_this_home(home: Path, workdir: Path, tmp_path: Path) -> None:
-    (workdir / "build").mkdir()
-    script = [tool_call("terminal", {"command": "rm -rf build"}), text("Gone.")]
+    (workdir / "notes").mkdir()
+    script = [tool_call("terminal", {"command": "rm -rf notes"}), text("Gone.")]
     with ScriptedProvider(script) as provider, configured_host(home, workdir, provider) as host:
         session = host.new_session()
         host.responders.attach(session.id, Agreeable())
         assert session.run("clear it").answer == "Gone."
-    assert not (workdir / "build").exists() and "recursive-delete" in (home / "config.yaml").read_text()
+    assert not (workdir / "notes").exists() and "recursive-delete" in (home / "config.yaml").read_text()
     other = tmp_path / "elsewhere"
     other.mkdir()
     result = again(home, session.id, other)

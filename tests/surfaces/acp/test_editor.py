@@ -212,14 +212,14 @@ def test_a_patch_of_several_files_is_shown_as_diffs(rig: Rig) -> None:
 
 @pytest.mark.parametrize(("picks", "is_there"), [("allow_once", False), ("reject_once", True), ("nothing", True)])
 def test_permission_is_asked_in_the_editor(rig: Rig, picks: str, is_there: bool) -> None:
-    (rig.workdir / "build").mkdir()
-    script = [tool_call("terminal", {"command": "rm -rf build"}), text("done")]
+    (rig.workdir / "notes").mkdir()
+    script = [tool_call("terminal", {"command": "rm -rf notes"}), text("done")]
 
     async def drive(agent: Any, editor: Editor, _provider: ScriptedProvider) -> None:
         session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
         await agent.prompt(session_id=session.session_id, prompt=words("clean"))
         [question] = editor.asked
-        assert question["call"]["title"] == "rm -rf build"
+        assert question["call"]["title"] == "rm -rf notes"
         assert ("allow_once", "Allow") in question["options"] and ("reject_once", "Reject") in question["options"]
         lasting = "all calls under the rule recursive-delete"
         assert ("allow_always", f"Allow for longer: {lasting}, in this session") in question["options"]
@@ -229,18 +229,18 @@ def test_permission_is_asked_in_the_editor(rig: Rig, picks: str, is_there: bool)
         assert editor.of("tool_call")[0]["toolCallId"] == question["call"]["toolCallId"]
 
     rig.run(script, drive, Editor(picks))
-    assert (rig.workdir / "build").exists() == is_there
+    assert (rig.workdir / "notes").exists() == is_there
 
 
 def test_hidden_characters_are_shown_in_the_question(rig: Rig) -> None:
-    script = [tool_call("terminal", {"command": "rm -rf build\u202e\u200b"}), text("done")]
+    script = [tool_call("terminal", {"command": "rm -rf notes\u202e\u200b"}), text("done")]
 
     async def drive(agent: Any, editor: Editor, _provider: ScriptedProvider) -> None:
         session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
         await agent.prompt(session_id=session.session_id, prompt=words("clean"))
         [question] = editor.asked
         said = str(question["call"]["content"]).replace("\\\\", "\\")
-        assert r"It has hidden characters: rm -rf build\u202e\u200b" in said
+        assert r"It has hidden characters: rm -rf notes\u202e\u200b" in said
 
     rig.run(script, drive, Editor("reject_once"))
 
@@ -303,7 +303,7 @@ def test_a_question_is_cancelled_with_its_prompt(rig: Rig) -> None:
         await agent.cancel(session_id=session.session_id)
         assert (await running).stop_reason == "cancelled"
 
-    rig.run([tool_call("terminal", {"command": "rm -rf build"}), text("never")], drive, Silent())
+    rig.run([tool_call("terminal", {"command": "rm -rf notes"}), text("never")], drive, Silent())
 
 
 def test_sessions_are_listed_loaded_resumed_and_forked(rig: Rig) -> None:

@@ -351,7 +351,7 @@ def test_a_failing_stream_raises_when_its_result_is_read(workdir: Path) -> None:
 
 # -- approvals ------------------------------------------------------------------------------------------------------
 
-_DELETE = [tool_call("terminal", {"command": "rm -rf build"}), text("As you say.")]
+_DELETE = [tool_call("terminal", {"command": "rm -rf notes"}), text("As you say.")]
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ _DELETE = [tool_call("terminal", {"command": "rm -rf build"}), text("As you say.
     ],
 )
 def test_a_callback_decides_about_calls(workdir: Path, answer: Any, status: str) -> None:
-    (workdir / "build").mkdir()
+    (workdir / "notes").mkdir()
     asked: list[ApprovalRequest] = []
 
     def approve(request: ApprovalRequest) -> Any:
@@ -376,26 +376,26 @@ def test_a_callback_decides_about_calls(workdir: Path, answer: Any, status: str)
     with agent_with(_DELETE, workdir, approve=approve) as (agent, _):
         result = agent.run("Clean up.")
     assert [call.status for call in result.tool_calls] == [status]
-    assert [request.subject for request in asked] == ["rm -rf build"]
-    assert (workdir / "build").exists() == (status == "blocked")
+    assert [request.subject for request in asked] == ["rm -rf notes"]
+    assert (workdir / "notes").exists() == (status == "blocked")
 
 
 def test_without_a_callback_such_calls_are_denied(workdir: Path) -> None:
-    (workdir / "build").mkdir()
+    (workdir / "notes").mkdir()
     with agent_with(_DELETE, workdir) as (agent, _):
         assert [call.status for call in agent.run("Clean up.").tool_calls] == ["blocked"]
-    assert (workdir / "build").exists()
+    assert (workdir / "notes").exists()
 
 
 def test_a_callback_that_returns_nonsense_does_not_approve(workdir: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (workdir / "build").mkdir()
+    (workdir / "notes").mkdir()
 
     def approve(_request: ApprovalRequest) -> Any:
         return "perhaps"
 
     with agent_with(_DELETE, workdir, approve=approve) as (agent, _):
         result = agent.run("Clean up.")
-    assert (workdir / "build").exists()
+    assert (workdir / "notes").exists()
     assert [call.status for call in result.tool_calls] == ["blocked"]
     assert "the approve callback returned 'perhaps'" in caplog.text
 

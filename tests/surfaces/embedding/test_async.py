@@ -92,7 +92,7 @@ def test_coroutines_of_the_program_run_on_its_own_loop(workdir: Path) -> None:
             result = await agent.arun("Go.")
             return asyncio.get_running_loop(), [call.status for call in result.tool_calls]
 
-    script = [tool_call("lookup", {"key": "x"}), tool_call("terminal", {"command": "rm -rf build"}), text("Done.")]
+    script = [tool_call("lookup", {"key": "x"}), tool_call("terminal", {"command": "rm -rf notes"}), text("Done.")]
     with ScriptedProvider(script) as provider:
         loop, statuses = asyncio.run(main(provider))
     assert statuses == ["ok", "blocked"]

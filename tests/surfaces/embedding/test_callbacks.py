@@ -17,7 +17,7 @@ from hermes import Agent, ApprovalAnswer
 from hermes.contract.events import TextDelta, TextWithdrawn
 from hermes.testing import ScriptedProvider, text, tool_call
 
-DELETE = [tool_call("terminal", {"command": "rm -rf build"}), text("Then not.")]
+DELETE = [tool_call("terminal", {"command": "rm -rf notes"}), text("Then not.")]
 
 
 @contextmanager
@@ -123,11 +123,11 @@ ALLOW: Any = "allow"
 def test_an_approval_that_could_not_be_asked_for_is_no_word_of_the_user(
     workdir: Path, caplog: pytest.LogCaptureFixture, approve: Any, problem: str
 ) -> None:
-    (workdir / "build").mkdir()
+    (workdir / "notes").mkdir()
     with agent_with(DELETE, workdir, approve=approve) as (agent, provider):
         [call] = agent.run("Clean up.").tool_calls
         [notice] = [notice for notice in agent.notices if "approve" in notice]
-    assert call.status == "blocked" and (workdir / "build").exists()
+    assert call.status == "blocked" and (workdir / "notes").exists()
     told = provider.requests[1].messages[-1]["content"]
     assert "The user denied" not in told
     assert "asking for it failed" in told and "did not deny it" in told

@@ -125,7 +125,7 @@ def test_a_question_is_answered_on_the_same_task() -> None:
 def test_an_approval_is_answered_with_its_id() -> None:
     async def work(client: PeerClient) -> PeerReply:
         asked = await client.send("approval")
-        assert asked.is_approval and asked.status == "May I?" and asked.question["summary"] == "rm -r build"
+        assert asked.is_approval and asked.status == "May I?" and asked.question["summary"] == "rm -r notes"
         return await client.answer(asked.task_id, "approve")
 
     with serving_echo() as remote:

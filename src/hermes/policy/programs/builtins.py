@@ -10,7 +10,7 @@ from hermes.policy.programs.launchers import run_file, run_here, run_text
 from hermes.policy.programs.outputs import formatted, output
 from hermes.policy.rules.targets import downloaded_files
 from hermes.policy.shell.expander import text_of
-from hermes.policy.shell.flow import DOWNLOAD, NOTHING, SECRET_FILE, Flow, joined
+from hermes.policy.shell.flow import DOWNLOAD, NOTHING, SECRET_FILE, Flow, joined, text_flow
 from hermes.policy.shell.marks import UNKNOWN, is_known
 from hermes.policy.shell.words import by_program
 
@@ -133,8 +133,26 @@ def _tee(shell: Shell, call: Call) -> Flow:
     return call.stdin
 
 
+def _mkdir(shell: Shell, call: Call) -> Flow:
+    """Folders that this command line makes; only temporary ones matter."""
+    shell.state.paths.made.update(map(shell.state.paths.resolve, filter(is_known, call.options.operands)))
+    return NOTHING
+
+
+def _mktemp(shell: Shell, _call: Call) -> Flow:
+    """A temporary file or folder of a name that no one else has."""
+    shell.state.paths.made.add(_TEMPORARY)
+    return text_flow(f"{_TEMPORARY}\n")
+
+
+#: Stands for the random name.
+_TEMPORARY = "/tmp/tmp.XXXXXXXXXX"
+
+
 def _copy(shell: Shell, call: Call) -> Flow:
     state, operands = shell.state, call.options.operands
+    if call.program in ("mv", "ln"):
+        state.paths.moved.update(state.paths.resolve(path) for path in operands[-1:])
     if len(operands) >= 2:
         source, target = state.paths.resolve(operands[0]), state.paths.resolve(operands[-1])
         for copy in (target, f"{target}/{source.rpartition('/')[2]}"):
@@ -191,6 +209,8 @@ BUILTINS: dict[str, Callable[[Shell, Call], Flow]] = by_program(
         "tee sponge": _tee,
         "cp mv ln install": _copy,
         "chmod": _chmod,
+        "mkdir": _mkdir,
+        "mktemp": _mktemp,
         "curl wget fetch aria2c": _download,
         "exit": lambda _shell, _call: NOTHING,
     }

@@ -10,7 +10,7 @@ from hermes.policy.programs.launchers import run_flow, run_text
 from hermes.policy.programs.options import git_loads, git_settings, texts_among
 from hermes.policy.programs.projects import run_project_files
 from hermes.policy.shell.flow import SECRET_FILE, text_flow
-from hermes.policy.shell.words import names
+from hermes.policy.shell.words import by_program, names
 
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell
@@ -75,6 +75,26 @@ def _unescaped(text: str, mark: str, start: int) -> int:
     return at
 
 
+#: Options whose value is a file of commands for the program.
+_COMMAND_FILES = by_program(
+    {
+        "ssh scp sftp mutt": "F",
+        "gdb lldb": "x",
+        "vim nvim vi gvim": "Ssu",
+        "tmux lftp": "f",
+        "screen less": "ck",
+    }
+)
+
+
+def _check_command_files(shell: Shell, call: Call) -> None:
+    """A file of commands in a temporary folder, or one that this command line wrote: no one has read it."""
+    for path in call.values(_COMMAND_FILES.get(call.program, "")) if call.program in _COMMAND_FILES else ():
+        whole = call.paths.resolve(path)
+        if whole.startswith(("/tmp/", "/var/tmp/", "/dev/fd/")) or whole in shell.state.files:
+            shell.report("load-code", call.source)
+
+
 def run_options(shell: Shell, call: Call) -> None:
     """Judge every command line among the options."""
     for text in texts_among(call):
@@ -85,6 +105,7 @@ def run_options(shell: Shell, call: Call) -> None:
     if call.program == "git":
         _git(shell, call)
     run_project_files(shell, call)
+    _check_command_files(shell, call)
     if call.program in _REMOTE_RUNNERS:
         _remote(shell, call)
     if call.stdin.text:
@@ -111,7 +132,11 @@ def read_statements(shell: Shell, call: Call) -> None:
 
 def _git(shell: Shell, call: Call) -> None:
     """Settings that a call gives git."""
-    if any(git_loads(key, value) for key, value in git_settings(call.args)) or call.values("", "template"):
+    if (
+        any(git_loads(key, value) for key, value in git_settings(call.args))
+        or call.values("", "template")
+        or any(word.startswith("ext::") for word in call.args)
+    ):
         shell.report("load-code", call.source)
     for word in call.args:
         if helper := _CREDENTIAL_HELPER.match(word):

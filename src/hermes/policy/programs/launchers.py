@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call, after_options, base_name
+from hermes.policy.rules.deletion import finds_disposable
 from hermes.policy.scripts import Script
 from hermes.policy.shell.flow import PROGRAM, TERMINAL, Flow, text_flow
 from hermes.policy.shell.marks import DECODED, REMOTE, UNKNOWN, known_part
@@ -193,7 +194,9 @@ def find(shell: Shell, call: Call) -> Flow:
             at += 1
         if runs is _FD_RUNS and not any("{" in word for word in inner):
             inner.append("{}")
-        below = [root.rstrip("/") + "/" + UNKNOWN for root in roots]
+        named = [args[place + 1] for place, word in enumerate(args[:-1]) if word in ("-name", "-iname")]
+        name = named[0] if len(named) == 1 and finds_disposable(call) else UNKNOWN
+        below = [f"{root.rstrip('/')}/{name}" for root in roots]
         for path in below:
             shell.run([word.replace("{}", path) for word in inner], call, PROGRAM)
     return PROGRAM

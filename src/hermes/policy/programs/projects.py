@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, cast
 
 from hermes.policy.call import Call, without_version
-from hermes.policy.programs.launchers import STANDARD_INPUT, run_text
+from hermes.policy.programs.launchers import STANDARD_INPUT, run_flow, run_text
 from hermes.policy.programs.options import make_values
 from hermes.policy.shell.words import by_program, names
 
@@ -96,10 +96,12 @@ def _makefile(shell: Shell, call: Call) -> None:
         _run_recipes(shell, call, text)
     standard = _MAKEFILES.get(call.program, ("Makefile", "makefile", "GNUmakefile"))
     for name in call.values("f", "file", "makefile", "justfile") or standard:
-        text = (call.stdin if name in STANDARD_INPUT else shell.content_of(name)).text
-        if text:
+        flow = call.stdin if name in STANDARD_INPUT else shell.content_of(name)
+        if flow.text:
             shell.report("inline-code", call.source)
-            _run_recipes(shell, call, text)
+            _run_recipes(shell, call, flow.text)
+        elif flow.origin not in ("terminal", "file", "text"):
+            run_flow(shell, call, flow)
         elif script := shell.script_at(name):
             wanted = [word for word in call.options.operands if "=" not in word]
             with shell.subshell(**script.trust):

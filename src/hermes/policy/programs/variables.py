@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hermes.policy.programs.options import git_loads, git_setting
 from hermes.policy.rules.machine.persistence import hides_history, loads_code
+from hermes.policy.rules.packages import changes_source
 from hermes.policy.shell.marks import is_known
 from hermes.policy.shell.words import by_program, names
 
@@ -47,6 +48,8 @@ def set_variable(shell: Shell, name: str, value: str, source: str) -> None:
         shell.report("own-runtime", source)
     if loads_code(name, value):
         shell.report("load-code", source)
+    if changes_source(name, value):
+        shell.report("unchecked-package", source)
     if hides_history(name, value):
         shell.report("wipe-logs", source)
     if name.startswith("GIT_CONFIG_"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hermes.policy.call import Call
-from hermes.policy.rules.rule import REDIRECTED, Rule, always
+from hermes.policy.rules.rule import REDIRECTED, Rule, always, changing
 from hermes.policy.shell.words import names
 
 #: A shell in the middle of a pipeline, or at its beginning when it is interactive or reads from a file such as a FIFO.
@@ -40,6 +40,8 @@ _NO_TUNNEL = names(
 
 
 def _opens_tunnel(call: Call) -> bool:
+    if call.program == "ngrok" and call.args[:1] == ["http"]:
+        return False  # shows a page that is being developed; a port of another kind is a way in
     return bool(call.args) and _NO_TUNNEL.isdisjoint(call.args[:1])
 
 
@@ -66,6 +68,11 @@ RULES = (
             "zmodload": lambda call: any("net/" in word for word in call.args),
             REDIRECTED: lambda call: any(path.startswith(("/dev/tcp/", "/dev/udp/")) for path in call.writes),
         },
+    ),
+    Rule(
+        "mine-currency",
+        "mines a currency with this machine",
+        {"xmrig xmr-stak minerd cpuminer ethminer t-rex nbminer lolminer cgminer bfgminer ccminer": changing},
     ),
     Rule("send-credentials", "sends keys or passwords to another machine"),
     Rule("send-private", "sends private files or data to another machine"),

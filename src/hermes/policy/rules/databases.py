@@ -75,6 +75,7 @@ _MIGRATORS = (
 )
 _RUNNERS = names("npx bunx pnpx yarn pnpm bundle poetry uv php python dotnet uvx pipx")
 _MIGRATOR_NAMES = names(_MIGRATORS) | names("manage.py migrate mongorestore ef django-admin")
+_LOSES_DATA = names("--accept-data-loss --allow-data-loss --force-reset --drop-schema")
 _DOWN = names("down --down")
 
 
@@ -88,7 +89,9 @@ def _goes_back(call: Call) -> bool:
         if at is None:
             return False
         words = words[at + 1 :]
-    line = " ".join(words[:4])
+    if not _LOSES_DATA.isdisjoint(call.args):
+        return True
+    line = " ".join(word for word in words[:4] if " " not in word)
     return _BACK.search(line) is not None or not _DOWN.isdisjoint(words[:2]) or words[-1:] == ["zero"]
 
 

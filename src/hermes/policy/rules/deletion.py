@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hermes.policy.call import Call, read_options
-from hermes.policy.rules.rule import Rule, prefix
+from hermes.policy.rules.rule import Rule
 from hermes.policy.shell.marks import is_known
 from hermes.policy.shell.words import by_program, names
 
@@ -30,6 +30,30 @@ def _removes_vital_tree(call: Call) -> bool:
     if "--no-preserve-root" in call.args or call.options.has("", "no-preserve-root"):
         return True
     return _is_recursive(call) and _names_vital(call)
+
+
+def _removes_tree(call: Call) -> bool:
+    if not _is_recursive(call):
+        return _names_vital(call)
+    operands = call.options.operands
+    return not operands or not all(map(call.paths.is_disposable, operands))
+
+
+def finds_disposable(call: Call) -> bool:
+    """Whether ``find`` is limited to names of build output, in a place where that may be deleted."""
+    start = next((at for at, word in enumerate(call.args) if word[:1] in ("-", "(", "!")), len(call.args))
+    named = [call.args[at + 1] for at, word in enumerate(call.args[:-1]) if word in ("-name", "-iname")]
+    if not named or not {"!", "-not", "-path", "-regex", "-wholename"}.isdisjoint(call.args):
+        return False
+    return all(call.paths.is_disposable(f"{root}/{name}") for root in call.args[:start] or ["."] for name in named)
+
+
+def _rsync_deletes(call: Call) -> bool:
+    given = call.options
+    if "remove-source-files" in given.names:
+        return True
+    deletes = any(name.startswith("del") for name in given.names)
+    return deletes and not all(map(call.paths.is_disposable, given.operands[-1:]))
 
 
 def _names_vital(call: Call) -> bool:
@@ -157,10 +181,10 @@ RULES = (
         "recursive-delete",
         "deletes a directory tree",
         {
-            _RM: lambda call: _is_recursive(call) or _names_vital(call),
-            _FIND: _find_removes,
+            _RM: _removes_tree,
+            _FIND: lambda call: _find_removes(call) and not finds_disposable(call),
             _XARGS: _xargs_removes,
-            "rsync": prefix("--del --remove-source-files"),
+            "rsync": _rsync_deletes,
             "del erase rd rmdir remove-item ri": lambda call: any(map(_WINDOWS_TREE.fullmatch, call.args)),
         },
     ),

@@ -110,7 +110,7 @@ def _removes(call: Call) -> bool:
     return not removes.isdisjoint(call.args[:6])
 
 
-_RUNNERS = names("npx pnpx bunx uvx")
+_RUNNERS = names("npx pnpx bunx uvx cpan cpanm cpm")
 _RUNS_PACKAGE = names("exec x dlx run tool")
 _INSTALLS = names(
     "install i add download wheel sync get ci update require install-extension cask upgrade in localinstall"
@@ -126,6 +126,19 @@ _ADDRESS = re.compile(
 _PACKAGE_FILE = re.compile(
     r".*\.(?:deb|rpm|apk|snap|flatpak|flatpakref|pkg|msi|vsix|pkg\.tar\.\w+|txz)$", re.IGNORECASE
 )
+
+
+#: Variables that name the source of packages.
+_SOURCE_VARIABLE = re.compile(
+    r"GOPROXY|PIP_(?:EXTRA_)?INDEX_URL|PIP_FIND_LINKS|UV_(?:DEFAULT_|EXTRA_)?INDEX(?:_URL)?|npm_config_registry"
+    r"|YARN_NPM_REGISTRY_SERVER|BUNDLE_MIRROR\w*|RUBYGEMS_HOST|CARGO_REGISTRIES_\w+_INDEX|GEM_SOURCE",
+    re.IGNORECASE,
+)
+
+
+def changes_source(name: str, value: str) -> bool:
+    """Whether a variable makes a manager take packages from another address."""
+    return _SOURCE_VARIABLE.fullmatch(name) is not None and any(map(_ADDRESS.match, re.split(r"[,|\s]", value)))
 
 
 def _fetches_code(call: Call) -> bool:

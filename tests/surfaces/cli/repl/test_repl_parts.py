@@ -274,10 +274,10 @@ class TestTurnView:
     def test_a_reason_that_does_not_fit_is_below_its_call_and_wrapped_at_words(self) -> None:
         shown = view()
         reason = "This call needs approval (recursive-delete: deletes a directory tree) and no one can give it."
-        refused = tool_ended("c", "terminal", {"command": "rm -rf build"}, "blocked", 0, reason)
+        refused = tool_ended("c", "terminal", {"command": "rm -rf notes"}, "blocked", 0, reason)
         shown.width = 60
         first, *rest = shown.take(refused).splitlines()
-        assert first == "✗ terminal rm -rf build  0 ms"
+        assert first == "✗ terminal rm -rf notes  0 ms"
         assert " ".join(line.strip() for line in rest) == f"blocked: {reason}"
         assert all(line.startswith("  ") and len(line) <= 60 for line in rest)
 

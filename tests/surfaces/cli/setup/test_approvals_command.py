@@ -20,7 +20,7 @@ from journal.kit import start_turn
 CONFIG = """\
 # what I allow
 command_allowlist:
-  - recursive-delete  # build folders
+  - recursive-delete  # old notes
   - "git push --force*"
 approvals:
   deny: ["docker *"]
@@ -159,7 +159,7 @@ def test_revoking_needs_one_thing_to_revoke(capsys: pytest.CaptureFixture[str]) 
     ("command", "decision", "rules", "outcome", "because"),
     [
         ("ls", "allow", [], "run", []),
-        ("rm -rf build", "ask", ["recursive-delete"], "run", ["command_allowlist has recursive-delete"]),
+        ("rm -rf notes", "ask", ["recursive-delete"], "run", ["command_allowlist has recursive-delete"]),
         ("git push --force origin", "ask", ["git-force-push"], "run", ["command_allowlist has git push --force*"]),
         ("git reset --hard", "ask", ["git-reset-hard"], "ask", []),
         ("mkfs.ext4 ./nothing", "hardline", ["format-disk"], "refuse", []),
@@ -185,10 +185,10 @@ def test_a_command_is_explained_and_not_run(
 
 
 def test_an_explanation_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(capsys, "explain", "make && rm -rf build") == (
+    assert shown(capsys, "explain", "make && rm -rf notes") == (
         "ask: needs approval\n"
         "  recursive-delete: deletes a directory tree\n"
-        "    rm -rf build\n"
+        "    rm -rf notes\n"
         "Needs approval: recursive-delete\n"
     )
     assert shown(capsys, "explain", "ls").startswith("allow: no rule matches\nRuns")
@@ -209,7 +209,7 @@ def test_settings_show_in_the_explanation(
 ) -> None:
     home.mkdir()
     (home / "config.yaml").write_text(settings)
-    assert shown(capsys, "explain", "rm -rf build").endswith(end)
+    assert shown(capsys, "explain", "rm -rf notes").endswith(end)
 
 
 def test_where_it_would_run_counts(capsys: pytest.CaptureFixture[str]) -> None:

@@ -132,7 +132,7 @@ def test_a_document_begins_in_the_colours_that_were_chosen(rig: Rig, chosen: str
 def _ask(questions: Questions, session_id: str, turn_id: str, kind: Any = "approval") -> QuestionRow:
     row = QuestionRow(
         id=f"q_{kind}", session_id=session_id, turn_id=turn_id, key="tool:1.0", tool="terminal", digest="d",
-        subject="rm -rf build", rules=("recursive-delete",), description="deletes files", surface="owner", kind=kind,
+        subject="rm -rf notes", rules=("recursive-delete",), description="deletes files", surface="owner", kind=kind,
     )  # fmt: skip
     assert questions.ask(row)
     return row
@@ -156,7 +156,7 @@ def test_an_approval_is_answered_once(waiting: tuple[Questions, str, str], home:
     row = _ask(questions, session_id, turn_id)
     with page_over(home) as page:
         (shown,) = page.get("/api/approvals").json["waiting"]
-        assert (shown["subject"], shown["why"], shown["title"]) == ("rm -rf build", "deletes files", "go")
+        assert (shown["subject"], shown["why"], shown["title"]) == ("rm -rf notes", "deletes files", "go")
         assert page.get("/api/sessions").json[0]["waiting"] == 1
         assert page.post(f"/api/approvals/{row.id}", {"answer": "always"}).status == 400
         assert page.post(f"/api/approvals/{row.id}", {"answer": answer}).json == {"id": row.id, "answer": answer}

@@ -36,6 +36,7 @@ _SENDERS = names(
 _COPIERS = names("scp rsync rclone aws gsutil s3cmd s5cmd mc azcopy gcloud")
 _AWAY = re.compile(r"(?:[\w.-]+@)?[\w.-]+:(?!\\)\S*|\w+://.*")
 _HERE = re.compile(r"(?:\w+://)?(?:[\w.-]+@)?(?:localhost|127\.\d|\[?::1\]?|0\.0\.0\.0)(?:[:/]|$)", re.IGNORECASE)
+_MACHINE = re.compile(r"/(?:etc|var/(?:lib|log|mail|spool|backups))/")
 #: What may be in a home and is of no one's concern.
 _ORDINARY = re.compile(r"/(?:\.cache|\.npm|\.cargo/registry|\.local/share/pnpm|go/pkg|tmp)(?:/|$)|\.pub$|/known_hosts$")
 
@@ -49,14 +50,14 @@ def prints_private(call: Call) -> bool:
 
 
 def is_private(call: Call, path: str) -> bool:
-    """Whether a path lies in a home and outside of the working folder, or is the home itself."""
+    """Whether a path lies in a home or among the system's settings and data, and outside of the working folder."""
     paths = call.paths
     if not path.startswith(("~", "/", "..")):
         return False
     whole = paths.resolve(path)
     if paths.cwd and f"{whole}/".startswith(f"{paths.cwd}/"):
         return False
-    return paths.is_in_home(whole) and _ORDINARY.search(whole) is None
+    return (paths.is_in_home(whole) or _MACHINE.match(whole) is not None) and _ORDINARY.search(whole) is None
 
 
 def sends(call: Call) -> bool:

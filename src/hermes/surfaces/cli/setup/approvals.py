@@ -72,7 +72,7 @@ examples:
   hermes approvals                                   allowed commands, open questions, last answers
   hermes approvals pending                           what callers of this agent wait for
   hermes approvals approve appr_0f3b6c1d9a7e         let that one call run
-  hermes approvals explain 'rm -rf build'            would it run, and why; does not run it
+  hermes approvals explain 'rm -rf notes'            would it run, and why; does not run it
   hermes approvals revoke recursive-delete           ask about that again, everywhere
 """
 
