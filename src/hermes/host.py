@@ -187,6 +187,7 @@ class Host:
         try:
             self.plugins = self._load_plugins()
             self.models.use_plugins(self.plugins)
+            self.runtime.prompt_sections.update(self.plugins.prompt_sections)
             notices = [
                 *self.runtime.memory.use_provider(self.plugins, self.tools, self.hooks.loop),
                 *self.runtime.contexts.choose(self.plugins, self.tools, self.hooks),
@@ -252,7 +253,6 @@ class Host:
             open_sessions=sessions,
             contexts=Contexts(config, self.models, self.side, self.workers, sessions.messages),
             memory=Memory(self.home, config.memory, self.redactor, self.workers),
-            prompt_sections=lambda: self.plugins.prompt_sections,
             images=ImageMaker(
                 self.home,
                 config.image_gen,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -72,8 +72,8 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: CheckpointPort | None
     #: What turns run with, as the journal records it: versions, plugins, the digest of the configuration.
     environment: Callable[[], dict[str, Any]]
-    #: What plugins add to the system prompt of a session, by id.
-    prompt_sections: Callable[[], Mapping[str, PromptSection]]
+    #: What plugins add to the system prompt of a session, by id; filled when they are loaded.
+    prompt_sections: dict[str, PromptSection] = msgspec.field(default_factory=dict)
     #: Where a run that is run again gets the inputs of its turns; None takes them as they are now.
     inputs: TurnInputs | None = None
     #: Seals a session when a turn of it has ended; None when that is not wanted.

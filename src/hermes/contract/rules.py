@@ -56,11 +56,6 @@ CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
     ("subagent_start", "child_role"): ("leaf", "orchestrator"),
     ("subagent_stop", "child_role"): ("leaf", "orchestrator"),
     ("subagent_stop", "child_status"): ("completed", "failed", "interrupted", "timeout", "error"),
-    ("pre_approval_request", "surface"): APPROVAL_SURFACES,
-    ("post_approval_response", "surface"): APPROVAL_SURFACES,
-    ("post_approval_response", "choice"): APPROVAL_CHOICES,
-    ("on_session_finalize", "reason"): SESSION_END_REASONS,
-    ("on_session_reset", "reason"): SESSION_END_REASONS,
 }
 
 #: Fields that are never empty.

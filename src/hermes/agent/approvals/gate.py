@@ -150,11 +150,12 @@ class Approvals:
         from hermes.agent.approvals.owed import OwedAnswer
 
         owed = OwedAnswer() if owed is None else owed
-        answered = self._late_answer(owed, context.scope)
+        answered = self._late_answer(owed, context.scope) if owed.question else None
         about = {"owed": owed, "answered": answered, "before_asking": before_asking, "changed_by": changed_by}
         asked = partial(self._asked, tool, args, context, **about)
         decision = self._judge(tool, args, context, examined, plugin, loop, asked)
-        self.settle(owed, context.scope, "the call needed no answer any more")
+        if owed.question:
+            self.settle(owed, context.scope, "the call needed no answer any more")
         return decision
 
     def _judge(
@@ -226,7 +227,8 @@ class Approvals:
         findings = tuple(Finding(KEEP_CHANGE, f"{change.did} (undone until you approve)", "") for change in changes)
         # Other arguments than those of the call itself: its approval is no answer to this question.
         shown = [change.shown() for change in changes]
-        of_changes, answered = {**args, "undone": shown}, self._late_answer(owed, scope)
+        of_changes = {**args, "undone": shown}
+        answered = self._late_answer(owed, scope) if owed.question else None
         decision = self._asked(tool, of_changes, context, "\n".join(shown), findings, owed=owed, answered=answered)
         return decision.allowed and self.consume(decision.approval_id).allowed
 
@@ -247,7 +249,7 @@ class Approvals:
 
         Plugins are told of it.
         """
-        row = self._questions.get(owed.question) if owed.question else None
+        row = self._questions.get(owed.question)
         if row is None or row.state == "pending":
             return None
         owed.tell_stored(self._hooks, row, scope)

@@ -42,7 +42,7 @@ def prompt_sections(parts: TurnParts) -> str:
         "profile_name": profile_name(runtime.home),
         "cwd": str(parts.cwd),
     }
-    return _render(list(runtime.prompt_sections().values()), session, runtime.hooks.runner)
+    return _render(list(runtime.prompt_sections.values()), session, runtime.hooks.runner)
 
 
 def _render(sections: Sequence[PromptSection], session: dict[str, Any], runner: CallbackRunner) -> str:

@@ -100,7 +100,7 @@ def _gather_facts(parts: TurnParts) -> PromptFacts:
             said = message_text(journal.messages[0, 0])
             block, recalled = parts.memory.provided.recall(parts.scope, journal.ordinal + 1, said)
             facts = replace(facts, memory=block, recalled=recalled and spill(runtime, principal, recalled))
-    if runtime.prompt_sections():
+    if runtime.prompt_sections:
         from hermes.agent.context.sections import prompt_sections  # few plugins have any
 
         facts = replace(facts, sections=prompt_sections(parts))

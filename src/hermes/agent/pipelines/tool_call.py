@@ -384,7 +384,8 @@ class ToolCall(msgspec.Struct):
     def finish(self, ended: ToolEnded) -> str:
         """Emit how the call ended, once, and return the result as the model may see it, without a mark."""
         text = ended.result
-        self.runtime.approvals.settle(self.owed, self.scope, "the call ended without an answer")
+        if self.owed.question:
+            self.runtime.approvals.settle(self.owed, self.scope, "the call ended without an answer")
         post, transform = self.runtime.hooks.post_tool_call, self.runtime.hooks.transform_tool_result
         owed, self.announced = self.announced, False
         if owed and (post is not None or transform is not None):
