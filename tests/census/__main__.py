@@ -36,10 +36,11 @@ def summary(verdicts: list[Verdict]) -> str:
     """The table of the page, and the share that the goal is about."""
     counts = Counter(one.column for one in verdicts)
     judged = [one for one in verdicts if one.column not in (NETWORK, PACKAGE, BROKEN)]
-    good = counts[WORKS] + counts[LOADS]
     lines = ["", "| verdict | plugins |", "| --- | --- |", *(f"| {one} | {counts[one]} |" for one in VERDICTS)]
-    share = 100 * good / len(judged) if judged else 100.0
-    lines += ["", f"{good} of the {len(judged)} that need nothing else and are not broken: {share:.1f} %.", ""]
+    rest = max(len(judged), 1)
+    loaded = counts[WORKS] + counts[LOADS]
+    shares = f"{loaded} load ({loaded / rest:.0%}), and {counts[WORKS]} do their job ({counts[WORKS] / rest:.0%})"
+    lines += ["", f"Of the {len(judged)} that need nothing else and are not broken {shares}.", ""]
     return "\n".join(lines)
 
 

@@ -97,14 +97,19 @@ def _run(home: Path, keys: list[str]) -> dict[str, Any]:
             offers = {offer.kind: offer.name for one in records for offer in (*one.waiting, *one.in_use)}
             found: dict[str, Any] = {"plugins": [_described(record) for record in records]}
             found["is_loaded"] = any(record.status == "loaded" for record in records)
-            if not found["is_loaded"]:
+            waiting = [one for one in records if one.status not in ("loaded", "failed")]
+            if not found["is_loaded"] and not waiting:
                 return found
-            if not offers.keys() & {"memory_provider", "context_engine"}:
+            if not waiting and not offers.keys() & {"memory_provider", "context_engine"}:
                 return {**found, **_turn(host, keys, replies)}
         # A memory and a context engine are used once they are selected.
-        config.memory.provider = offers.get("memory_provider", "")
+        named = waiting[0].manifest.key.rpartition("/")[2] if waiting else ""
+        config.memory.provider = offers.get("memory_provider", named)
         config.context.engine = offers.get("context_engine", config.context.engine)
         with _host(home, config) as host:
+            records = _records(host, keys)
+            found = {"plugins": [_described(record) for record in records]}
+            found["is_loaded"] = any(record.status == "loaded" for record in records)
             return {**found, **_turn(host, keys, replies)}
 
 

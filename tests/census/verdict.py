@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from hermes.plugins.compat.names import ROOTS
 
+#: First words of the modules that upstream has, whether or not this host offers any of them.
+HOST_ROOTS = ROOTS | {"cli", "hermes_logging", "hermes_time", "model_tools", "run_agent", "toolsets", "tui_gateway"}
+
 WORKS = "does its job"
 LOADS = "loads"
 NETWORK = "needs network or key"
@@ -70,11 +73,11 @@ def _of_error(text: str) -> Verdict:
     text = text.strip()
     missing = _MISSING.search(text)
     if missing is not None:
-        is_ours = missing[1].partition(".")[0] in ROOTS
+        is_ours = missing[1].partition(".")[0] in HOST_ROOTS
         return Verdict(OURS if is_ours else PACKAGE, missing[1])
     absent = _NOT_IN.search(text)
     if absent is not None:
-        is_ours = absent[2].partition(".")[0] in ROOTS
+        is_ours = absent[2].partition(".")[0] in HOST_ROOTS
         return Verdict(OURS if is_ours else PACKAGE, f"{absent[2]}.{absent[1]}")
     if _PACKAGE.search(text):
         return Verdict(PACKAGE, text)

@@ -114,12 +114,17 @@ NARROWER = {
 ABSENT = {
     "agent.account_usage": "accounts of one provider",
     "agent.acp_client": "agents are reached over [A2A](a2a.md) and [MCP](mcp.md)",
+    "agent.context_compressor": "an engine extends `ContextEngine`; the one that is built in is not made to be extended",
+    "agent.skill_commands": "skills are read with their [tools](skills.md)",
     "agent.terminal_env_provider": "commands run here or in the [sandbox](sandbox.md); plugins offer no third way",
     "gateway.platforms.webhook": "the webhooks of this host share no code with the adapter that plugins extend",
     "hermes_cli.auth": "signing in to providers belongs to [credentials](credentials.md)",
     "hermes_cli.auth_oauth_pkce_plugin": "signing in to providers belongs to [credentials](credentials.md)",
+    "hermes_cli.commands": "the commands are data: `hermes.contract`",
     "hermes_cli.kanban_db": "there is no kanban board",
+    "hermes_cli.runtime_provider": "plugins get no keys of models: [`ctx.llm`](plugin-llm.md) asks with them",
     "providers.base.ProviderProfile.create_client": "the host sends all requests to models itself",
+    "run_agent": "a program [embeds](embedding.md) the agent with `hermes.Agent`",
     "tools.delegate_tool": "[delegation](delegation.md) is inside the agent; plugins that replace functions of it "
     "would miss its checks",
     "tools.kanban_tools": "there is no kanban board",
