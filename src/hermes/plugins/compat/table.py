@@ -114,7 +114,7 @@ NARROWER = {
 ABSENT = {
     "agent.account_usage": "accounts of one provider",
     "agent.acp_client": "agents are reached over [A2A](a2a.md) and [MCP](mcp.md)",
-    "agent.context_compressor": "an engine extends `ContextEngine`; the one that is built in is not made to be extended",
+    "agent.context_compressor": "an engine extends `ContextEngine`; the built-in one is not made to be extended",
     "agent.skill_commands": "skills are read with their [tools](skills.md)",
     "agent.terminal_env_provider": "commands run here or in the [sandbox](sandbox.md); plugins offer no third way",
     "gateway.platforms.webhook": "the webhooks of this host share no code with the adapter that plugins extend",
