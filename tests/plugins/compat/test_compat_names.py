@@ -65,7 +65,7 @@ def test_what_is_narrower_is_there_and_what_is_absent_is_not(rig: Rig, name: str
     module, _, last = name.rpartition(".")
     code = "import importlib\ndef found(name):\n    try: return importlib.import_module(name)\n"
     code += "    except ImportError: return None\n"
-    code += f"def answer(ctx): return bool(found({name!r})) or hasattr(found({module!r}), {last!r})"
+    code += f"def answer(ctx): return bool(found({name!r})) or hasattr({module!r} and found({module!r}), {last!r})"
     assert run(rig, code) is (name in NARROWER)
 
 
