@@ -72,6 +72,17 @@ def write_session_file(store: Store, path: Path, principal: str) -> None:
                 _add(file, row, store.read(lambda connection, row=row: _messages(connection, row.id)))
 
 
+def session_in_file(file: sqlite3.Connection, session_id: str) -> dict[str, Any] | None:
+    """One session by its columns. The connection gives rows with names."""
+    row = file.execute("SELECT * FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    return None if row is None else dict(row)
+
+
+def count_in_file(file: sqlite3.Connection) -> int:
+    """How many sessions the file has."""
+    return file.execute("SELECT count(*) FROM sessions").fetchone()[0]
+
+
 def _known(path: Path) -> dict[str, float]:
     with closing(sqlite3.connect(path)) as file:
         return dict(file.execute(_KNOWN).fetchall())

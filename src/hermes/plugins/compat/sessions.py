@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any, cast
 
+from hermes.journal.history.session_file import count_in_file, session_in_file
 from hermes.plugins.compat.names import Names, home_of
 from hermes.plugins.compat.runtime import service
 from hermes.plugins.services import PluginHost
@@ -41,8 +42,7 @@ def state(host: PluginHost) -> Names:
 
         def get_session(self, session_id: str) -> dict[str, Any] | None:
             """One session, with upstream's columns."""
-            row = self._conn.execute("SELECT * FROM sessions WHERE id = ?", (session_id,)).fetchone()
-            return None if row is None else dict(row)
+            return session_in_file(self._conn, session_id)
 
         def get_messages(self, session_id: str, **_options: Any) -> list[dict[str, Any]]:
             """The messages of a session."""
@@ -50,7 +50,7 @@ def state(host: PluginHost) -> Names:
 
         def session_count(self, **_options: Any) -> int:
             """How many sessions there are."""
-            return self._conn.execute("SELECT count(*) FROM sessions").fetchone()[0]
+            return count_in_file(self._conn)
 
         def close(self) -> None:
             """Close the connection, if one was opened."""
