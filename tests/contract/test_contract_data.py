@@ -48,6 +48,10 @@ EXPECTED = {
         f"{RUNTIME} api_duration started_at ended_at status_code retry_count max_retries retryable reason error "
         "middleware_trace request"
     ),
+    "transform_api_error_classification": (
+        "provider model status_code error_type error_code error_message error_body error approx_tokens context_length "
+        "num_messages"
+    ),
     "on_stream_start": STREAM,
     "on_stream_delta": f"{STREAM} delta kind",
     "on_stream_end": f"{STREAM} final_text finished error",
@@ -109,7 +113,7 @@ def test_only_these_hooks_have_answers_that_count() -> None:
     answering = {name for name, spec in HOOKS.items() if spec.answers}
     assert answering == {
         *("pre_llm_call", "pre_tool_call", "transform_tool_result", "transform_llm_output"),
-        *("transform_terminal_output", "pre_verify", "pre_gateway_dispatch"),
+        *("transform_terminal_output", "pre_verify", "pre_gateway_dispatch", "transform_api_error_classification"),
     }
     assert [name for name, spec in HOOKS.items() if spec.live] == ["pre_tool_call"]
     assert HOOKS["pre_tool_call"].live == "args"
@@ -134,7 +138,7 @@ def test_containers_are_the_fields_that_can_be_changed_in_place() -> None:
     assert found == {
         *("args", "original_args", "request", "original_request", "response", "usage", "error", "middleware_trace"),
         *("conversation_history", "request_messages", "user_message", "assistant_message"),
-        *("pattern_keys", "changed_paths", "tools"),
+        *("pattern_keys", "changed_paths", "tools", "error_body"),
     }
 
 

@@ -126,6 +126,16 @@ def _resume(host: Host, recorder: EventRecorder) -> None:
     resumed.close()
 
 
+def _overrule(host: Host, _recorder: EventRecorder) -> None:
+    """A plugin knows better what a failure is."""
+
+    def judge(**_: Any) -> dict[str, str]:
+        return {"reason": "overloaded"}
+
+    host.hooks.subscribe("transform_api_error_classification", "judge", judge)
+    _converse(host, "go")
+
+
 def _ask_beside(host: Host, _recorder: EventRecorder) -> None:
     """A plugin asks a model, from a hook of a turn."""
     access = host.services.llm("p")
@@ -208,6 +218,7 @@ SCENARIOS: dict[str, tuple[Any, Scenario, dict[str, Any]]] = {
     "unknown tool": ([tool_call("fly", {}), text("sorry")], _ask, {}),
     "bad arguments": ([tool_call("read_file", "{"), text("sorry")], _ask, {}),
     "provider error then retry": ([failure(503, headers={"retry-after": "0"}), text("ok")], _ask, {"retries": 1}),
+    "refusal that a plugin calls overload": ([failure(400), text("ok")], _overrule, {"retries": 1}),
     "provider error final": ([failure(400)], _ask, {}),
     "fallback after a failure": ([failure(503), text("ok")], _fall_back_with("test-key"), {}),
     "fallback with a bad key": ([failure(401), text("ok")], _fall_back_with("another-key"), {}),

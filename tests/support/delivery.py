@@ -35,6 +35,7 @@ def _model(ok: int = 0, failed: int = 0) -> Counts:
         "on_stream_end": ok,
         "post_api_request": ok,
         "api_request_error": failed,
+        "transform_api_error_classification": failed,
     }
 
 
@@ -62,6 +63,8 @@ def _aux(count: int) -> Counts:
 
 #: A loop that something stopped.
 _STOPPED: Counts = {"agent_loop_stopped": 1}
+#: An attempt that was interrupted has no failure to classify.
+_NOT_OF_A_PROVIDER: Counts = {"transform_api_error_classification": 0}
 _RESUMED: Counts = {"on_session_start": 0, "on_session_resume": 1}
 
 #: What a question to a person fires.
@@ -78,6 +81,7 @@ EXPECTED: dict[str, Counts] = {
     "unknown tool": _ANSWERED | _model(ok=2) | _tools(refused=1),
     "bad arguments": _ANSWERED | _model(ok=2) | _tools(refused=1),
     "provider error then retry": _ANSWERED | _model(ok=1, failed=1),
+    "refusal that a plugin calls overload": _ANSWERED | _model(ok=1, failed=1),
     "provider error final": _UNANSWERED | _model(failed=1) | _STOPPED,
     "fallback after a failure": _ANSWERED | _model(ok=1, failed=1),
     "fallback with a bad key": _ANSWERED | _model(ok=1, failed=1),
@@ -97,7 +101,7 @@ EXPECTED: dict[str, Counts] = {
     "timed out": _ANSWERED | _model(ok=2) | _tools(refused=1) | _ASKED,
     # Or it was stopped while it waited.
     "client gone": _UNANSWERED | _model(ok=1) | _tools(refused=1) | _ASKED | _STOPPED,
-    "interrupt during model call": _UNANSWERED | _model(failed=1) | _STOPPED,
+    "interrupt during model call": _UNANSWERED | _model(failed=1) | _STOPPED | _NOT_OF_A_PROVIDER,
     "interrupt during tool": _UNANSWERED | _model(ok=1) | _tools(run=1) | _STOPPED,
     "max turns": _ANSWERED | _model(ok=2) | _tools(run=1, commands=1) | _STOPPED,
     "parallel batch": _ANSWERED | _model(ok=2) | _tools(run=3),
@@ -118,20 +122,21 @@ EXPECTED: dict[str, Counts] = {
     | _model(ok=2, failed=1)
     | _tools(run=1)
     | _CHILD
-    | _STOPPED,
+    | _STOPPED
+    | _NOT_OF_A_PROVIDER,
     # Two identities end: the one that /new leaves, and the one it begins.
     "reset session": {**_ANSWERED, "on_session_finalize": 2, "on_session_reset": 1} | _model(ok=1) | {"pre_command": 1},
     # One of a plugin, one of the runtime; the one that does not exist is none.
     "slash command": {"pre_command": 2},
     "question of a plugin": _ANSWERED | _model(ok=1) | _aux(1),
     # The first attempt fails and is repeated.
-    "summary that is repeated": _ANSWERED | _model(ok=1) | _aux(2),
+    "summary that is repeated": _ANSWERED | _model(ok=1) | _aux(2) | {"transform_api_error_classification": 1},
     "side call interrupted": _UNANSWERED | _aux(1) | _STOPPED,
     "chat message": {**_ANSWERED, "pre_gateway_dispatch": 1} | _model(ok=1),
     "chat message of an unknown sender": {"pre_gateway_dispatch": 1},
     "webhook delivery": {**_ANSWERED, "pre_gateway_dispatch": 1} | _model(ok=1),
     "one-shot exit": _ANSWERED | _model(ok=2) | _tools(run=1, commands=1),
-    "SIGTERM": _UNANSWERED | _model(failed=1) | _STOPPED,
+    "SIGTERM": _UNANSWERED | _model(failed=1) | _STOPPED | _NOT_OF_A_PROVIDER,
     # Two processes each: the one that died, and the one that finished the turn.
     "killed in a model call": {"on_session_start": 1, "pre_llm_call": 1, "llm_request": 1, "pre_api_request": 1},
     "resumed after that": {**_ANSWERED, **_RESUMED, "pre_llm_call": 0} | _model(ok=1),

@@ -383,7 +383,7 @@ class Turn:
             try:
                 return self._call_model(step, messages, tools, is_last=is_last)
             except ProviderError as error:
-                if error.reason != "context_too_long" or not requests.make_more_room(step, self._place, tools):
+                if not error.asks_for_room or not requests.make_more_room(step, self._place, tools):
                     raise
             messages = requests.build(self._place)
 

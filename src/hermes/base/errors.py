@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 #: Letters that make a part of a name more than an accident.
 _SHORTEST_PART = 3
@@ -117,6 +117,17 @@ RETRYABLE: frozenset[FailureReason] = frozenset(
 )
 
 
+class Recovery(NamedTuple):
+    """How a plugin wants a failure to be dealt with; what is None follows from its class."""
+
+    #: Another key of the same provider is tried.
+    rotate: bool | None = None
+    #: Another endpoint takes over.
+    fall_back: bool | None = None
+    #: The conversation is compacted and sent again.
+    compress: bool | None = None
+
+
 class ProviderError(HermesError):
     """A request to a model failed. ``reason`` is the class of failure, decided from status and structure."""
 
@@ -133,6 +144,16 @@ class ProviderError(HermesError):
         self.status_code = status_code
         self.retry_after = retry_after
         self.retryable = reason in RETRYABLE
+        self.recovery = Recovery()
+        #: What the server said: the first of its codes, and its error object.
+        self.code = ""
+        self.body: dict[str, Any] | None = None
+
+    @property
+    def asks_for_room(self) -> bool:
+        """Whether the conversation has to become shorter."""
+        wanted = self.recovery.compress
+        return self.reason == "context_too_long" if wanted is None else wanted
 
 
 def did_you_mean(

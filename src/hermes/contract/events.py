@@ -192,6 +192,22 @@ class AttemptFailed(_AttemptScoped, frozen=True, kw_only=True):
     error: dict[str, Any]
 
 
+class ErrorClassification(Event, frozen=True, kw_only=True):
+    """A failed attempt may be classified by a plugin (``transform_api_error_classification``)."""
+
+    provider: str
+    model: str
+    status_code: int | None
+    error_type: str
+    error_code: str
+    error_message: str
+    error_body: dict[str, Any]
+    error: object
+    approx_tokens: int
+    context_length: int
+    num_messages: int
+
+
 class _StreamScoped(_TurnScoped, frozen=True, kw_only=True):
     api_request_id: str
     iteration: int
@@ -508,6 +524,7 @@ HOOK_EVENTS: dict[str, type[Event]] = {
     "pre_api_request": AttemptStarted,
     "post_api_request": AttemptAnswered,
     "api_request_error": AttemptFailed,
+    "transform_api_error_classification": ErrorClassification,
     "on_stream_start": StreamStarted,
     "on_stream_delta": StreamDelta,
     "on_stream_end": StreamEnded,

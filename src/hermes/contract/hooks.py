@@ -19,7 +19,7 @@ from hermes.contract.fields import (
     Field,
 )
 from hermes.contract.hook_spec import IGNORED, HookSpec, Pair
-from hermes.contract.model_hooks import AUXILIARY_HOOKS, MODEL_PAIRS, STREAM_HOOKS
+from hermes.contract.model_hooks import AUXILIARY_HOOKS, CLASSIFICATION_HOOKS, MODEL_PAIRS, STREAM_HOOKS
 from hermes.contract.values import APPROVAL_SURFACES, SESSION_END_REASONS, one_of
 
 __all__ = ["HOOKS", "IGNORED", "OBSERVER_SCHEMA", "PAIRS", "HookSpec", "Pair"]
@@ -358,6 +358,7 @@ _ALL = (
     _STOPPED,
     *_LLM,
     *_API,
+    *CLASSIFICATION_HOOKS,
     *STREAM_HOOKS,
     *AUXILIARY_HOOKS,
     *_TOOL,

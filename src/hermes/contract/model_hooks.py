@@ -77,6 +77,28 @@ AUXILIARY_HOOKS = (
     ),
 )
 
+CLASSIFICATION_HOOKS = (
+    HookSpec(
+        "transform_api_error_classification",
+        "A provider attempt has failed, of the conversation or beside it, before anything follows from that.",
+        (
+            PROVIDER,
+            MODEL,
+            Field("status_code", "int | None", "The HTTP status, when there was one."),
+            Field("error_type", "str", "The type of the failure."),
+            Field("error_code", "str", "The most specific code that the server gave, else empty."),
+            Field("error_message", "str", "The failure as text.", "sanitised"),
+            Field("error_body", "dict", "The error object of the server, empty without one.", "sanitised"),
+            Field("error", "object", "The exception, as a copy.", "sanitised"),
+            Field("approx_tokens", "int", "An estimate of the request's size in tokens."),
+            Field("context_length", "int", "How many tokens the model takes, 0 when that is not known."),
+            Field("num_messages", "int", "Messages in the request."),
+        ),
+        'The first {"reason": str, "retryable"?: bool, "should_compress"?: bool, "should_rotate_credential"?: bool, '
+        '"should_fallback"?: bool, "message"?: str} with a known reason decides.',
+    ),
+)
+
 _STREAM = (
     SESSION_ID,
     TASK_ID,

@@ -13,7 +13,14 @@ EventSink = Callable[[Event], object]
 
 #: Hooks that ask for a decision about a text are not events of a run.
 _DECISIONS = frozenset(
-    {"transform_llm_output", "transform_tool_result", "transform_terminal_output", "pre_verify", "pre_gateway_dispatch"}
+    {
+        "transform_llm_output",
+        "transform_tool_result",
+        "transform_terminal_output",
+        "transform_api_error_classification",
+        "pre_verify",
+        "pre_gateway_dispatch",
+    }
 )
 #: Event type -> the hook it comes from.
 SINK_HOOKS: dict[type[Event], str] = {kind: hook for hook, kind in HOOK_EVENTS.items() if hook not in _DECISIONS}

@@ -54,6 +54,7 @@ class Hooks:
     pre_api_request: Emitter[events.AttemptStarted] | None
     post_api_request: Emitter[events.AttemptAnswered] | None
     api_request_error: Emitter[events.AttemptFailed] | None
+    transform_api_error_classification: Emitter[events.ErrorClassification] | None
     on_stream_start: Emitter[events.StreamStarted] | None
     on_stream_delta: Emitter[events.StreamDelta] | None
     on_stream_end: Emitter[events.StreamEnded] | None

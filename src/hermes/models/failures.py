@@ -249,7 +249,7 @@ def error_from_response(endpoint: Endpoint, status: int, headers: Mapping[str, s
         reason = "rate_limit"  # what comes back by waiting is a budget for the moment, not an empty account
     wait = wait_in(error) if wait is None else wait
     line = message(endpoint, reason, detail, status, wait)
-    return ProviderError(line, reason=reason, status_code=status, retry_after=wait)
+    return _with_details(ProviderError(line, reason=reason, status_code=status, retry_after=wait), error)
 
 
 def error_in_body(endpoint: Endpoint, error: object) -> ProviderError:
@@ -261,7 +261,15 @@ def error_in_body(endpoint: Endpoint, error: object) -> ProviderError:
         reason = "context_too_long"
     wait = wait_in(error)
     line = message(endpoint, reason, detail, status, wait)
-    return ProviderError(line, reason=reason, status_code=status, retry_after=wait)
+    return _with_details(ProviderError(line, reason=reason, status_code=status, retry_after=wait), error)
+
+
+def _with_details(failure: ProviderError, error: object) -> ProviderError:
+    """The failure with what the server said, for plugins that classify it."""
+    failure.code = next(codes_in(error), "")
+    if isinstance(error, dict):
+        failure.body = cast("dict[str, Any]", error)
+    return failure
 
 
 def _says_too_long(status: int, error: object, detail: str) -> bool:

@@ -159,6 +159,8 @@ class _RetryLoop(Struct):
                 return
             given_up.append((endpoint, error))
             self.last = error
+            if error.recovery.fall_back is False:
+                raise error
         assert self.last is not None
         raise self.last
 
@@ -178,7 +180,7 @@ class _RetryLoop(Struct):
                 error = yield from self._send(endpoint, using, sent)
                 if error is None:
                     return None
-                if self.keys is not None and error.reason in _OF_THE_KEY:
+                if self.keys is not None and _is_of_key(error):
                     lent = self._take(endpoint)
                     if lent is not None and lent.api_key not in tried:
                         continue
@@ -217,7 +219,7 @@ class _RetryLoop(Struct):
         if failure is None:
             return None
         error = self.last = failure.error
-        if error.reason in _SAME_EVERYWHERE or (failure.text_was_shown and not failure.safe_to_repeat):
+        if _is_same_everywhere(error) or (failure.text_was_shown and not failure.safe_to_repeat):
             raise error
         return error
 
@@ -295,6 +297,19 @@ def _distinct(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
     for one in endpoints:
         found.setdefault((one.base_url, one.model, one.api_mode, *_account(one)), one)
     return list(found.values())
+
+
+def _is_of_key(error: ProviderError) -> bool:
+    wanted = error.recovery.rotate
+    return error.reason in _OF_THE_KEY if wanted is None else wanted
+
+
+def _is_same_everywhere(error: ProviderError) -> bool:
+    """Whether neither a retry nor another endpoint helps."""
+    recovery = error.recovery
+    if recovery.compress or (recovery.fall_back is None and not error.retryable):
+        return bool(recovery.compress) or error.reason in _SAME_EVERYWHERE
+    return False
 
 
 def _shares_failure(endpoint: Endpoint, failed: Endpoint, error: ProviderError) -> bool:

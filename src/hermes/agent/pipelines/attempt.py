@@ -163,6 +163,7 @@ class Attempt:
             reply = self.reply = priced(self.execute(), self.endpoint, self.started_at)
         except BaseException as error:
             self.ended_at = time.time()
+            self.judge(error)
             self.close(error)
             raise
         self.ended_at = time.time()
@@ -183,6 +184,9 @@ class Attempt:
     def send(self, request: dict[str, Any]) -> Completion:
         """Send keyword arguments of the wire."""
         return self.transport.send(self.endpoint, self.wire, request, interrupt=self.interrupt)
+
+    def judge(self, error: BaseException) -> None:
+        """Change the class of a failure before anything follows from it."""
 
     def close(self, error: BaseException | None) -> None:
         """Record the outcome: ``self.reply``, or ``error``."""

@@ -64,6 +64,14 @@ class AuxiliaryAttempt(Attempt):
             self._tell_start()
         return super().execute()
 
+    def judge(self, error: BaseException) -> None:
+        """Ask plugins for the class of the failure."""
+        emit = self.hooks.transform_api_error_classification
+        if emit is not None:
+            from hermes.agent.pipelines.error_class import reclassify  # few plugins classify failures
+
+            reclassify(self, error, emit, self.redactor)
+
     def close(self, error: BaseException | None) -> None:
         """Fire the end event."""
         if self.hooks.post_auxiliary_call is not None and not _is_telling.get():

@@ -13,7 +13,8 @@ from msgspec import UNSET
 from hermes.agent.events import Listener, ignore_events
 from hermes.agent.llm.model_runtime import OUTPUT_LIMITS, ModelRuntime
 from hermes.agent.pipelines.attempt import Attempt, DigestingWire, MessageTexts, size_of
-from hermes.base.errors import HermesError, Interrupted, ProviderError
+from hermes.agent.pipelines.error_class import first_failure, reclassify
+from hermes.base.errors import Interrupted, ProviderError
 from hermes.base.sanitize import Memo, sanitise
 from hermes.base.scope import Scope
 from hermes.contract.events import (
@@ -50,8 +51,6 @@ log = logging.getLogger("hermes.model")
 
 ToolDefinition = dict[str, Any]
 
-#: How far back the causes of an error are followed.
-_MOST_CAUSES = 5
 #: The parts of a request that the journal holds elsewhere, or that steer only the client.
 _NOT_PARAMETERS = frozenset(("messages", "input", "system", "instructions", "tools", "timeout", "http_client"))
 
@@ -249,6 +248,14 @@ class ConversationAttempt(Attempt):
         """What costs no time while the server answers: the record of everything before this request."""
         _ = self._sent.sha256
         self.call.journal.commit_soon()
+
+    def judge(self, error: BaseException) -> None:
+        """Ask plugins for the class of the failure."""
+        emit = self.hooks.transform_api_error_classification
+        if emit is not None:
+            plugin = reclassify(self, error, emit, self.redactor)
+            if plugin is not None:
+                self.decisions.append(PluginDecision(plugin, emit.hook, "changed"))
 
     def close(self, error: BaseException | None) -> None:
         """Fire the end event and journal the outcome."""
@@ -467,15 +474,12 @@ def _stored(reply: Reply) -> StoredReply:
 
 def provider_failure(error: BaseException) -> ProviderError | None:
     """The failure of a provider that an error is, or that execution middleware has translated into it."""
-    if isinstance(error, ProviderError) or not isinstance(error, Exception):
-        return error if isinstance(error, ProviderError) else None
-    cause: BaseException | None = error
-    for _ in range(_MOST_CAUSES):
-        cause = None if cause is None or isinstance(cause, HermesError) else cause.__cause__ or cause.__context__
-        if isinstance(cause, ProviderError):
-            text = f"{type(error).__name__}: {error}"
-            status, wait = cause.status_code, cause.retry_after
-            translated = ProviderError(text, reason=cause.reason, status_code=status, retry_after=wait)
-            translated.__cause__ = error
-            return translated
-    return None
+    first = None if not isinstance(error, Exception) else first_failure(error)
+    if first is None or first is error:
+        return first
+    text = f"{type(error).__name__}: {error}"
+    status, wait = first.status_code, first.retry_after
+    translated = ProviderError(text, reason=first.reason, status_code=status, retry_after=wait)
+    translated.retryable, translated.recovery = first.retryable, first.recovery
+    translated.__cause__ = error
+    return translated

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
+from hermes.base.errors import ProviderError
 from hermes.contract.fields import Field
 from hermes.contract.hooks import HOOKS, OBSERVER_SCHEMA
 from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA
@@ -59,6 +60,7 @@ LIFECYCLE: tuple[LifecycleStep, ...] = (
     LifecycleStep("llm_request", 2),
     LifecycleStep("pre_api_request", 2),
     LifecycleStep("llm_execution", 2),
+    LifecycleStep("transform_api_error_classification", 2),
     LifecycleStep("api_request_error", 2),
     *_steps(
         "tool_request pre_tool_call pre_approval_request post_approval_response tool_execution "
@@ -291,6 +293,10 @@ _BY_NAME: dict[str, Callable[[SampleSession], Any]] = {
     "pattern_keys": _is(["rm-recursive"]),
     "choice": _is("once"),
     "decided_by": _is("aux_llm"),
+    "error_code": _is("rate_limit_exceeded"),
+    "error_body": lambda story: {} if story.flavour == "minimal" else {"message": "too many requests"},
+    **dict.fromkeys(("approx_tokens", "num_messages"), _is(4)),
+    "context_length": _is(128_000),
     "iteration": _is(1),
     "delta": _says("Here are"),
     "kind": _is("text"),
@@ -325,5 +331,8 @@ _SPECIAL: dict[tuple[str, str], Callable[[SampleSession], Any]] = {
     ("agent_loop_stopped", "reason"): _is("max_iterations"),
     ("post_auxiliary_call", "error"): _is(None),
     ("on_stream_end", "error"): _is(None),
+    ("transform_api_error_classification", "error"): lambda _story: ProviderError("too many", reason="rate_limit"),
+    ("transform_api_error_classification", "error_type"): _is("ProviderError"),
+    ("transform_api_error_classification", "error_message"): _is("too many requests"),
     ("pre_command", "command"): _is("help"),
 }

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from hermes.base.errors import ProviderError
+from hermes.contract.failures import FAILURE_NAMES
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.models.reply import normalise
 
@@ -101,6 +102,13 @@ def _nudge(value: Any) -> str:
     return "" if isinstance(words, str) and words.strip() else f"keys {_keys(fields)}; {expected}"
 
 
+def _failure_class(value: Any) -> str:
+    reason: object = cast("dict[str, Any]", value).get("reason") if isinstance(value, dict) else None
+    if isinstance(reason, str) and reason in FAILURE_NAMES:
+        return ""
+    return f'{_found(value)}; return None or {{"reason": ...}} with one of {", ".join(FAILURE_NAMES)}'
+
+
 def _dispatch(value: Any) -> str:
     action: object = cast("dict[str, Any]", value).get("action") if isinstance(value, dict) else None
     if action in ("skip", "rewrite", "allow"):
@@ -126,4 +134,5 @@ _CHECKS: dict[str, Callable[[Any], str]] = {
     "transform_terminal_output": _problem_with_text,
     "pre_verify": _nudge,
     "pre_gateway_dispatch": _dispatch,
+    "transform_api_error_classification": _failure_class,
 }

@@ -43,6 +43,7 @@ DELIVERED: dict[str, tuple[int, int]] = {
     "llm_execution": (_ATTEMPTS, 2),
     "post_api_request": (_ATTEMPTS - FAILURES, 2),
     "api_request_error": (FAILURES, 0),
+    "transform_api_error_classification": (FAILURES, 0),
     "on_stream_start": (_ATTEMPTS - FAILURES, 2),
     "on_stream_end": (_ATTEMPTS - FAILURES, 2),
     "pre_command": (0, 0),
