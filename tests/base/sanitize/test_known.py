@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shutil
+import subprocess
 import textwrap
 from collections.abc import Callable, Mapping
 from urllib.parse import quote
@@ -96,6 +98,71 @@ def test_every_encoding_is_masked_across_the_pieces_of_a_stream(encoding: str, s
         assert MARK in shown
 
 
+def _numbers(form: str, between: str = " ") -> str:
+    return between.join(format(byte, form) for byte in SECRET.encode())
+
+
+RARE: dict[str, Callable[[], str]] = {
+    "HTML entities": lambda: "".join(f"&#{ord(char)};" for char in SECRET),
+    "hexadecimal HTML entities": lambda: "".join(f"&#x{ord(char):x};" for char in SECRET),
+    "one HTML entity": lambda: SECRET.replace("k", "&#0107;"),
+    "JSON escapes": lambda: "".join(f"\\u{ord(char):04x}" for char in SECRET),
+    "one JSON escape": lambda: SECRET.replace("k", "\\u006B"),
+    "one percent escape": lambda: SECRET.replace("k", "%6b"),
+    "invisible characters": lambda: "\u200b".join(SECRET),
+    "one invisible character": lambda: SECRET.replace("k", "k\ufeff"),
+    "dashes": lambda: "-".join(SECRET),
+    "underscores": lambda: "_".join(SECRET),
+    "octal": lambda: _numbers("03o"),
+    "octal escapes": lambda: "\\" + _numbers("03o", "\\"),
+    "decimal": lambda: _numbers("d", ", "),
+    "hexadecimal with 0x": lambda: _numbers("#04x"),
+    "hexadecimal with 0x and commas": lambda: _numbers("#04x", ", "),
+    "reversed base64": lambda: _base64(b"x", b"y")[::-1],
+    **{
+        f"base64 of base64 at {at}": lambda at=at: base64.b64encode(_base64(b"x" * at, b"yz").encode()).decode()
+        for at in range(3)
+    },
+}
+
+
+@pytest.mark.parametrize("dress", ["alone", "in a sentence", "in JSON", "in JSON in JSON", "among other characters"])
+@pytest.mark.parametrize("encoding", RARE)
+def test_rare_encodings_are_masked(encoding: str, dress: str) -> None:
+    encoded = RARE[encoding]()
+    masked = Redactor({"LAB_KEY": SECRET}).mask_known(DRESSES[dress](encoded))
+    assert MARK in masked
+    assert _is_gone(masked, encoded)
+    if "JSON" in dress:
+        json.loads(masked)
+
+
+@pytest.mark.parametrize("program", ["od", "od -b", "od -x", "od -An -tx1", "od -tu1", "xxd", "xxd -i", "hexdump -C"])
+@pytest.mark.parametrize("before", ["", "LAB_KEY=", "x" * 13])
+def test_dumps_of_programs_are_masked(program: str, before: str) -> None:
+    if shutil.which(program.split()[0]) is None:
+        pytest.skip(f"{program} is not installed")
+    secret = SECRET + SECRET[::-1]
+    done = subprocess.run(program.split(), input=f"{before}{secret}\nmore".encode(), capture_output=True, check=True)
+    redactor = Redactor({"LAB_KEY": secret})
+    for text in (done.stdout.decode(), json.dumps(done.stdout.decode())):
+        assert MARK in redactor.mask_known(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "50% of 100%, 7%20 and %6b, caf\u00e9 &amp; &#8217; &#107; \\u006b \\u00e9",
+        "a-b-c-d-e-f, snake_case_name, 192.168.0.1, 0x12 0x34 0x56, 017 644 755",
+        "0000000 156 166 141 160 151 055\n0000006",
+        "nvapi-\u200bZk9x and nothing else",
+        "Zm9vYmFy " * 50,
+    ],
+)
+def test_text_with_escapes_and_numbers_stays_as_it_is(text: str) -> None:
+    assert Redactor({"LAB_KEY": SECRET}).mask_known(text * 20) == text * 20
+
+
 def test_a_stream_holds_back_no_more_than_could_be_a_secret() -> None:
     stream = MaskedStream(Redactor({"LAB_KEY": "qqqq-wwww-1234-5678"}))
     assert stream.feed("Hello there") == "Hello there"
@@ -155,6 +222,13 @@ HOSTILE = {
     "beginnings of a secret": SECRET[:25] + " ",
     "a piece of a secret": SECRET[8:16],
     "breaks": SECRET[0] + "\\n",
+    "entities": "&#107;",
+    "percent escapes": "%6b%6",
+    "JSON escapes": "\\\\u006b",
+    "backslashes": "\\",
+    "invisible characters": "\u200b",
+    "a dump": " ".join(format(byte, "03o") for byte in SECRET.encode()[:20]) + "\n0000020 ",
+    "addresses": "0000020\n",
 }
 
 

@@ -17,11 +17,15 @@ from functools import cached_property
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
+from hermes.base.sanitize.escapes import unescape
+
 _GRAM = 8
 #: Every so many bytes of a reduced text, a piece is looked up.
 _STRIDE = 2 * _GRAM
 #: A form of this length contains a whole piece wherever the positions fall; shorter ones are searched for directly.
 _SAMPLED_FROM = _STRIDE + _GRAM - 1
+#: A piece of a dump so many digits further on is in another line than its beginning, or the beginning is whole.
+_DUMP_LINE = 40
 #: A shorter value is searched for as it is written: reduced, it may be an ordinary word.
 _REDUCED_FROM = 12
 #: The most characters of a stream that are held back as a possible beginning of a secret.
@@ -39,6 +43,13 @@ _FOLD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ-_", b"abcdefghijklmnopqrstu
 #: May stand between two characters: blanks, line breaks with the number of the next line, escapes, separators of bytes.
 _BETWEEN = r"(?:(?:\\+[rn]|[\r\n])[ \t]*\d{1,7}\||\\+[nrtx]|[\s\\%:])*+"
 _SKIPPED = re.compile(r"[\s\\%:]")
+#: May stand between two numbers of a dump: the same, commas, and the end of a line of a dump with its text and the
+#: address at the beginning of the next one.
+_BETWEEN_NUMBERS = (
+    r"(?:(?:[ \t]{2,3}(?![ \t0-9a-fA-F]{0,60}[\r\n\\])[^\r\n\\]{0,20})?"
+    r"(?:\\+[rn]|[\r\n])[ \t]*(?:\d{1,7}\|)?[0-9a-fA-F]{7,8}(?=[\s:])"
+    r"|(?:\\+[rn]|[\r\n])[ \t]*\d{1,7}\||\\+[nrtx]|[\s\\%:,])*+"
+)
 
 
 class KnownSpan(NamedTuple):
@@ -55,6 +66,10 @@ class _Form(NamedTuple):
     text: str
     reduced: bytes
     name: str
+    #: The numbers of a dump, for a form that is one.
+    numbers: tuple[str, ...] = ()
+    #: A stream is not held back for it: together such forms begin with every letter.
+    is_rare: bool = False
 
 
 class KnownSecrets:
@@ -62,23 +77,33 @@ class KnownSecrets:
 
     def __init__(self, values: Mapping[str, str]) -> None:
         """``values`` maps each secret to its name."""
-        forms: dict[bytes, _Form] = {}
+        forms: dict[tuple[bytes, bool], _Form] = {}
         #: Ways to write a secret that are found as they are.
         self._exact: dict[str, str] = {}
         for value, name in values.items():
             for form in _exact_forms(value):
                 self._exact.setdefault(form, name)
+            for numbers in _dumped_forms(value.encode("utf-8", "replace")):
+                reduced = reduce_text("".join(numbers))
+                if len(reduced) >= _SAMPLED_FROM:
+                    forms.setdefault(
+                        (reduced, True), _Form("".join(numbers), reduced, name, tuple(numbers), is_rare=True)
+                    )
             for text in _encoded_forms(value):
                 reduced = reduce_text(text)
-                forms.setdefault(reduced, _Form(text, reduced, name))
+                forms.setdefault((reduced, False), _Form(text, reduced, name))
+            for text in _rare_forms(value):
+                reduced = reduce_text(text)
+                if len(reduced) >= _SAMPLED_FROM:
+                    forms.setdefault((reduced, False), _Form(text, reduced, name, is_rare=True))
         self._forms = list(forms.values())
         self._short = {form.reduced: form for form in self._forms if len(form.reduced) < _SAMPLED_FROM}
         self._grams: dict[int, list[_Form]] = {}
         for form in self._forms:
-            for gram in _grams(form.reduced) if len(form.reduced) >= _SAMPLED_FROM else ():
+            for gram in _grams(form) if len(form.reduced) >= _SAMPLED_FROM else ():
                 self._grams.setdefault(gram, []).append(form)
         self._all_grams = frozenset(self._grams)
-        self._patterns: dict[bytes, re.Pattern[str]] = {}
+        self._patterns: dict[_Form, re.Pattern[str]] = {}
         self._shortest = min(map(len, (*self._exact, *(form.reduced for form in self._forms))), default=0)
 
     def __bool__(self) -> bool:
@@ -88,6 +113,15 @@ class KnownSecrets:
         """The places of secrets in the text. They may overlap."""
         if len(text) < self._shortest:
             return []
+        spans = self._find(text)
+        unescaped = unescape(text)
+        if unescaped is not None:
+            found = (KnownSpan(*unescaped.span(start, stop), name) for start, stop, name in self._find(unescaped.text))
+            taken = sorted(spans)
+            spans += (span for span in found if not _overlaps(span, taken))
+        return spans
+
+    def _find(self, text: str) -> list[KnownSpan]:
         spans: list[KnownSpan] = []
         for exact, name in self._exact.items():
             start = text.find(exact)
@@ -100,17 +134,17 @@ class KnownSecrets:
 
     def _candidates(self, reduced: bytes) -> Iterable[_Form]:
         """The forms that a text may contain."""
-        found = {short: form for short, form in self._short.items() if reduced.find(short) >= 0}
+        found = {form for short, form in self._short.items() if reduced.find(short) >= 0}
         samples = memoryview(reduced + b" " * (-len(reduced) % _GRAM)).cast("Q")[::2]
         if not self._all_grams.isdisjoint(samples):
             for gram in self._all_grams.intersection(samples):
-                found.update((form.reduced, form) for form in self._grams[gram])
-        return found.values()
+                found.update(self._grams[gram])
+        return found
 
     def _matches(self, form: _Form, text: str) -> Iterator[KnownSpan]:
-        pattern = self._patterns.get(form.reduced)
+        pattern = self._patterns.get(form)
         if pattern is None:
-            pattern = self._patterns[form.reduced] = _pattern(form.text)
+            pattern = self._patterns[form] = _pattern(form)
         return (KnownSpan(*match.span(), form.name) for match in pattern.finditer(text))
 
     # -- streams ------------------------------------------------------------------------------------------------
@@ -134,7 +168,7 @@ class KnownSecrets:
 
     @cached_property
     def _reduced_beginnings(self) -> _Beginnings:
-        return _Beginnings(form.reduced for form in self._forms)
+        return _Beginnings(form.reduced for form in self._forms if not form.is_rare)
 
 
 class _Beginnings:
@@ -186,21 +220,56 @@ def _encoded_forms(value: str) -> Iterator[str]:
     escaped = {quote(value, safe=""), quote(value), quote_plus(value)} - {value}
     yield from (form for form in sorted(escaped) if len(reduce_text(form)) >= _GRAM)
     yield data.hex()
+    yield from _base64_parts(data)
+
+
+def _rare_forms(value: str) -> Iterator[str]:
+    """Base64 that is reversed or encoded once more, and characters with a sign between them."""
+    for inner in _base64_parts(value.encode("utf-8", "replace")):
+        yield inner[::-1]
+        yield from _base64_parts(inner.encode())
+    yield from (sign.join(value) for sign in "-_")
+
+
+def _base64_parts(data: bytes) -> Iterator[str]:
+    """The bytes in base64, at each position that they may have in the groups of three."""
     for shift in range(3):
         # Characters at both ends that also depend on the bytes around the secret are left out.
         encoded = b2a_base64(bytes(shift) + data, newline=False).decode()
-        stop = len(encoded) - (0, 3, 2)[(shift + len(data)) % 3]
-        yield encoded[(0, 2, 3)[shift] : stop]
+        yield encoded[(0, 2, 3)[shift] : len(encoded) - (0, 3, 2)[(shift + len(data)) % 3]]
 
 
-def _grams(data: bytes) -> Iterator[int]:
-    # One of the first positions is looked up, also when a character before it is lost to an escape.
-    last = min(len(data) - _GRAM + 1, _STRIDE + _GRAM)
-    return (int.from_bytes(data[at : at + _GRAM], sys.byteorder) for at in range(last))
+def _grams(form: _Form) -> Iterator[int]:
+    data = form.reduced
+    # One of the first positions is looked up, also when a character before it is lost to an escape. A line of a dump
+    # begins with an address, which may stand there: then it is one of a line further on.
+    firsts = (0, _DUMP_LINE) if form.numbers else (0,)
+    positions = (at for first in firsts for at in range(first, first + _STRIDE + _GRAM))
+    return (int.from_bytes(data[at : at + _GRAM], sys.byteorder) for at in positions if at + _GRAM <= len(data))
 
 
-def _pattern(form: str) -> re.Pattern[str]:
-    return re.compile(_BETWEEN.join(_one_character(char) for char in form if _SKIPPED.match(char) is None))
+def _overlaps(span: KnownSpan, others: list[KnownSpan]) -> bool:
+    """Whether the span has a part in common with one of the others, which are sorted."""
+    at = bisect_left(others, (span.stop,))
+    return any(other.stop > span.start for other in others[max(at - 4, 0) : at])
+
+
+def _dumped_forms(data: bytes) -> Iterator[list[str]]:
+    """The bytes as numbers: hexadecimal, octal, decimal, and as words of two bytes, as ``od`` and others print them."""
+    yield [f"{byte:02x}" for byte in data]
+    yield [f"0x{byte:02x}" for byte in data]
+    yield [f"{byte:03o}" for byte in data]
+    yield [f"{byte}" for byte in data]
+    for start in range(2):
+        words = [data[at] | data[at + 1] << 8 for at in range(start, len(data) - 1, 2)]
+        yield [f"{word:06o}" for word in words]
+        yield [f"{word:04x}" for word in words]
+
+
+def _pattern(form: _Form) -> re.Pattern[str]:
+    if form.numbers:
+        return re.compile(_BETWEEN_NUMBERS.join(map(re.escape, form.numbers)), re.IGNORECASE)
+    return re.compile(_BETWEEN.join(_one_character(char) for char in form.text if _SKIPPED.match(char) is None))
 
 
 def _one_character(char: str) -> str:
