@@ -15,7 +15,7 @@ _LARGER = {
     "hermes.base.config": 5,
     "hermes.journal.store": 6,
     "hermes.plugins": 9,
-    "hermes.policy": 15,
+    "hermes.policy": 13,
 }
 
 

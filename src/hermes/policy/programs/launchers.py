@@ -23,6 +23,10 @@ SHELLS = names(
 _SHELL_VALUES = "oO"
 _SHELL_NAMES = ("rcfile", "init-file")
 _SHELL_OPTION = re.compile(r"[-+].")
+#: Letters and long names of options of container engines that take a value, or do not.
+_ENGINE_VALUES = "evwupmclhaE"
+_ENGINE_FLAGS = names("rm privileged detach tty interactive init read-only no-deps")
+_ENGINES = names("docker podman nerdctl kubectl oc docker-compose crictl lxc buildah")
 STANDARD_INPUT = ("-", "/dev/stdin", "/proc/self/fd/0", "/dev/fd/0")
 
 
@@ -220,6 +224,26 @@ def joined_words(shell: Shell, call: Call) -> Flow:
     """``watch`` and its like: all operands are one command line."""
     operands = _after_options(call.args, "n")
     return run_text(shell, call, " ".join(operands)) if operands else PROGRAM
+
+
+def container(shell: Shell, call: Call) -> None:
+    """``docker exec NAME COMMAND`` and similar: judges the inner command, without hardline rules."""
+    words = [word for word in call.args if word not in ("compose", "container")]
+    verb = next((word for word in words if word in ("exec", "run")), "")
+    if call.program not in _ENGINES or not verb:
+        return
+    rest = words[words.index(verb) + 1 :]
+    inner = rest[rest.index("--") + 1 :] if "--" in rest else _after_image(rest)
+    with shell.subshell(contained=True):
+        shell.run(inner, call)
+
+
+def _after_image(args: list[str]) -> list[str]:
+    def takes_value(word: str) -> bool:
+        lone = word.startswith("--") and "=" not in word and word[2:] not in _ENGINE_FLAGS
+        return lone or (len(word) == 2 and word[1] in _ENGINE_VALUES)
+
+    return after_options(args, takes_value)[1:]
 
 
 def _after_options(args: list[str], values: str) -> list[str]:

@@ -14,6 +14,7 @@ from hermes.policy.programs.embedded import read_statements, run_options
 from hermes.policy.programs.interpreters import INLINE, interpret
 from hermes.policy.programs.launchers import (
     SHELLS,
+    container,
     find,
     joined_words,
     parallel,
@@ -29,7 +30,7 @@ from hermes.policy.programs.powershell import PROGRAMS as WINDOWS
 from hermes.policy.programs.powershell import windows
 from hermes.policy.programs.secrets.leaks import check_secrets
 from hermes.policy.programs.variables import set_variable
-from hermes.policy.programs.wrappers import LOOSE, WRAPPERS, container, loose_commands, unwrap
+from hermes.policy.programs.wrappers import LOOSE, WRAPPERS, loose_commands, unwrap
 from hermes.policy.shell.flow import PROGRAM, Flow
 from hermes.policy.shell.marks import DECODED, REMOTE, is_known, known_part
 from hermes.policy.shell.words import by_program, names

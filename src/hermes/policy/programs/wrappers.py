@@ -1,12 +1,11 @@
-"""Wrapper programs (sudo, env, timeout, docker exec …): finds the wrapped command in their arguments."""
+"""Wrapper programs (sudo, env, timeout …): finds the wrapped command in their arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from hermes.policy.call import Call, after_options, base_name, is_assignment
+from hermes.policy.call import base_name, is_assignment
 from hermes.policy.shell.words import by_program, names
 
 
@@ -125,32 +124,3 @@ def loose_commands(args: list[str], is_notable: Callable[[str], bool]) -> list[s
         if not word.startswith("-") and word not in ("exec", "time", "command") and is_notable(base_name(word)):
             return args[at:]
     return []
-
-
-if TYPE_CHECKING:
-    from hermes.policy.shell.reader import Shell
-
-#: Letters and long names of options that take a value, or do not.
-_VALUES = "evwupmclhaE"
-_FLAGS = names("rm privileged detach tty interactive init read-only no-deps")
-_ENGINES = names("docker podman nerdctl kubectl oc docker-compose crictl lxc buildah")
-
-
-def container(shell: Shell, call: Call) -> None:
-    """``docker exec NAME COMMAND`` and similar: judges the inner command, without hardline rules."""
-    words = [word for word in call.args if word not in ("compose", "container")]
-    verb = next((word for word in words if word in ("exec", "run")), "")
-    if call.program not in _ENGINES or not verb:
-        return
-    rest = words[words.index(verb) + 1 :]
-    inner = rest[rest.index("--") + 1 :] if "--" in rest else _after_image(rest)
-    with shell.subshell(contained=True):
-        shell.run(inner, call)
-
-
-def _after_image(args: list[str]) -> list[str]:
-    def takes_value(word: str) -> bool:
-        lone = word.startswith("--") and "=" not in word and word[2:] not in _FLAGS
-        return lone or (len(word) == 2 and word[1] in _VALUES)
-
-    return after_options(args, takes_value)[1:]
