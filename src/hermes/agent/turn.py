@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -452,6 +453,6 @@ class Turn:
         return self._journal.messages.get((step, 0), {}).get("role") == "user"
 
 
-def _status_after(failure: BaseException) -> TurnStatus:
+def _status_after(failure: BaseException) -> Literal["interrupted", "failed"]:
     """How a turn ended that something else than the runtime stopped; middleware may pass a user's Ctrl-C on."""
     return "interrupted" if isinstance(failure, KeyboardInterrupt) else "failed"

@@ -54,10 +54,13 @@ class RecordedRequest(msgspec.Struct, frozen=True):
 
 
 ReplyLike = ScriptedReply | str
-Script = ReplyLike | Sequence[ReplyLike] | Mapping[str, "ReplyLike | Sequence[ReplyLike]"] | Callable[..., ReplyLike]
-
-
 Chooser = Callable[[RecordedRequest], ReplyLike]
+Script = (
+    ReplyLike
+    | Sequence[ReplyLike]
+    | Mapping[str, "ReplyLike | Sequence[ReplyLike] | Chooser"]
+    | Callable[..., ReplyLike]
+)
 
 
 def by_step(*replies: ReplyLike) -> Chooser:
