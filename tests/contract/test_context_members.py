@@ -39,6 +39,7 @@ MEMBERS = {
     "register_secret_source": "source",
     "register_skill": "name, path, description=''",
     "register_slack_action_handler": "action_id, callback",
+    "register_system_prompt_section": "id, content, *, position='after_memory', max_chars=4000",
     "register_tool": "name, toolset, schema, handler, check_fn=None, requires_env=None, is_async=False, "
     "description='', emoji='', override=False",
     "register_transcription_provider": "provider",

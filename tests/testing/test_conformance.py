@@ -338,7 +338,7 @@ def test_a_plugin_that_does_everything_right_is_left_in_peace() -> None:
     report = check_plugin(register, limits=GENEROUS)
     assert report.findings == []
     assert report.ok
-    fired = set(recorder.names(middleware=True))
+    fired = set(recorder.names(middleware=True, streams=True))
     assert fired == {*HOOKS, *MIDDLEWARE}, "every hook and kind is fired"
     violations = [text for text in recorder.contract_violations() if "field_of_a_later_version" not in text]
     assert violations == []

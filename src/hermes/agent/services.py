@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,6 +162,7 @@ class Services:
 
     def session_file(self) -> Path:
         """A copy of the sessions of that caller, for plugins that read a database themselves. It ends with the host."""
+        from hashlib import sha256
         from tempfile import TemporaryDirectory
 
         from hermes.journal.history.session_file import write_session_file

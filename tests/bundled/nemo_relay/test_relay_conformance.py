@@ -177,7 +177,7 @@ def _answer(host: Host, session_id: str) -> None:
 
 
 def test_a_call_that_waits_is_one_span(exporting_host: HostMaker, relay_folder: Path) -> None:
-    host = exporting_host(by_step(tool_call("terminal", {"command": "rm -rf build"}), text("I may not.")))
+    host = exporting_host(by_step(tool_call("terminal", {"command": "rm -rf notes"}), text("I may not.")))
     _answer(host, _wait(host))
     host.close()
     _assert_whole(relay_folder)
@@ -191,7 +191,7 @@ def test_a_call_that_waits_is_one_span(exporting_host: HostMaker, relay_folder: 
 
 def test_a_call_that_another_process_goes_on_with_was_waiting(exporting_host: HostMaker, relay_folder: Path) -> None:
     """The runtime cannot end a span of another process: the one there is says that it waits, and a mark its outcome."""
-    script = by_step(tool_call("terminal", {"command": "rm -rf build"}), text("I may not."))
+    script = by_step(tool_call("terminal", {"command": "rm -rf notes"}), text("I may not."))
     host = exporting_host(script)
     session_id = _wait(host)
     host.close()

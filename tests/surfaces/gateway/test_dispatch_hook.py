@@ -117,5 +117,5 @@ def test_what_a_command_sends_on_is_not_a_second_message(rig: GatewayRig) -> Non
     client = rig.client()
     assert client.ask("hello") == "Answer to hello"
     client.ask("/retry")
+    wait_until(lambda: len(rig.provider.requests) == 2, "the second request")
     assert [text for _, text, _, _ in recorder.seen] == ["hello", "/retry"]
-    assert len(rig.provider.requests) == 2
