@@ -161,7 +161,7 @@ def cron(home: ConformanceHome) -> str:
 
 def worker(home: ConformanceHome) -> str:
     """The turn runs in a worker on PostgreSQL, and the API hands it over."""
-    home.configure(journal={"url": os.environ["CONFORMANCE_POSTGRES"]}, worker={"turns": "workers"})
+    home.configure(journal={"url": os.environ["CONFORMANCE_POSTGRES"]})
     with home.serving("worker"), home.serving("api", "--port", "0") as line:
         return _chat(line)
 
