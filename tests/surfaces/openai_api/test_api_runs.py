@@ -13,7 +13,7 @@ from hermes.journal.questions import Questions
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text, tool_call
 from support.a2a_rig import UNUSED_TLS
 from support.api_rig import OTHER_KEY, ServedApi, served_api
-from support.waiting import wait_until
+from support.waiting import HANG, wait_until
 
 BOB = {"authorization": f"Bearer {OTHER_KEY}"}
 
@@ -210,14 +210,16 @@ def test_a_suspended_run_is_stopped(api: ServedApi, workdir: Path) -> None:
 def leave(api: ServedApi, model: Model, headers: dict[str, str] | None = None, *, stream: bool) -> str:
     """Send a chat completion and close the connection before its end; the id of its session."""
     document = {"messages": [{"role": "user", "content": "hold"}], "stream": stream}
+    seconds = HANG if stream else 0.5  # a stream begins at once, an answer as a whole does not come
     with httpx.Client(verify=UNUSED_TLS, headers={**api.headers, **(headers or {})}) as client:
         try:
-            with client.stream("POST", f"{api.url}/chat/completions", json=document, timeout=0.5) as response:
+            with client.stream("POST", f"{api.url}/chat/completions", json=document, timeout=seconds) as response:
                 for _ in response.iter_bytes():
                     model.asked.wait(60)
                     break
         except httpx.ReadTimeout:
             assert not stream
+    wait_until(lambda: api.host.sessions.list(), "its session")
     (row,) = api.host.sessions.list()
     return row.id
 
