@@ -55,8 +55,8 @@ TOOL_NAME = Field("tool_name", "str", "The tool.")
 ARGS = Field("args", "dict", "The arguments the tool runs with.", "raw")
 TRACE = Field("middleware_trace", "list[dict]", "Which plugin rewrote this call, in order.", "raw")
 
-#: Who and where, for everything that happens inside one provider attempt.
-ATTEMPT: Fields = (
+#: Who and where, for one request to a provider.
+API_REQUEST: Fields = (
     SESSION_ID,
     TASK_ID,
     TURN_ID,
@@ -66,8 +66,9 @@ ATTEMPT: Fields = (
     PROVIDER,
     BASE_URL,
     API_MODE,
-    API_CALL_COUNT,
 )
+#: The same for everything that happens inside one attempt of the conversation.
+ATTEMPT: Fields = (*API_REQUEST, API_CALL_COUNT)
 
 #: Who and what, for everything that happens to one tool call.
 TOOL_CALL: Fields = (TOOL_NAME, ARGS, SESSION_ID, TASK_ID, TURN_ID, API_REQUEST_ID, TOOL_CALL_ID)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from hermes.contract.fields import (
-    API_MODE,
+    API_REQUEST,
     API_REQUEST_ID,
-    BASE_URL,
     MODEL,
     PLATFORM,
     PROVIDER,
@@ -25,15 +24,7 @@ _AUXILIARY = (
     ),
     Field("plugin", "str", "The plugin that asked through `ctx.llm`, else empty."),
     Field("purpose", "str", "What that plugin said it asks for, else empty."),
-    SESSION_ID,
-    TASK_ID,
-    TURN_ID,
-    API_REQUEST_ID,
-    PLATFORM,
-    MODEL,
-    PROVIDER,
-    BASE_URL,
-    API_MODE,
+    *API_REQUEST,
     Field("api_call_count", "int", "Attempts made so far for this call, this one included."),
     Field("retry_count", "int", "Attempts of this call that failed before."),
     Field("streaming", "bool", "Whether the answer is passed on in pieces; calls beside the conversation never do."),

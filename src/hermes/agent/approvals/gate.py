@@ -147,9 +147,10 @@ class Approvals:
         called before a question is asked. ``owed`` is the answer that plugins wait for: of an earlier run of the call,
         and after ``TurnSuspended`` of this one.
         """
-        from hermes.agent.approvals.owed import OwedAnswer
+        if owed is None:
+            from hermes.agent.approvals.owed import OwedAnswer  # a call of a turn has its own
 
-        owed = OwedAnswer() if owed is None else owed
+            owed = OwedAnswer()
         answered = self._late_answer(owed, context.scope) if owed.question else None
         about = {"owed": owed, "answered": answered, "before_asking": before_asking, "changed_by": changed_by}
         asked = partial(self._asked, tool, args, context, **about)
