@@ -117,6 +117,7 @@ def test_only_these_hooks_have_answers_that_count() -> None:
     }
     assert [name for name, spec in HOOKS.items() if spec.live] == ["pre_tool_call"]
     assert HOOKS["pre_tool_call"].live == "args"
+    assert [name for name, spec in HOOKS.items() if spec.needs_code] == ["transform_api_error_classification"]
 
 
 def test_what_is_sanitised_and_what_is_raw() -> None:

@@ -22,6 +22,8 @@ class HookSpec(NamedTuple):
     is_queued: bool = False
     #: The field whose values are joined while a callback is busy.
     joined: str = ""
+    #: Whether only code can answer it: a hook command has no way to.
+    needs_code: bool = False
 
     @property
     def answers(self) -> bool:

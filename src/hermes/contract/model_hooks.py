@@ -87,6 +87,7 @@ CLASSIFICATION_HOOKS = (
         ),
         'The first {"reason": str, "retryable"?: bool, "should_compress"?: bool, "should_rotate_credential"?: bool, '
         '"should_fallback"?: bool, "message"?: str} with a known reason decides.',
+        needs_code=True,
     ),
 )
 

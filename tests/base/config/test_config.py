@@ -146,6 +146,21 @@ def test_two_spellings_that_disagree_are_pointed_out() -> None:
     assert warnings_of("model: {default: one, name: one}") == []
 
 
+def test_other_spellings_of_limits_and_of_failures_that_block() -> None:
+    assert load("plugins: {hook_callback_timeout: 5}").plugins.hook_timeout == 5
+    assert load("plugins: {hook_callback_timeout: 0}").plugins.hook_timeout == 0, "no limit"
+    both = "plugins: {hook_timeout: 7, hook_callback_timeout: 5}"
+    assert load(both).plugins.hook_timeout == 7
+    assert warnings_of(both) == [
+        "plugins.hook_callback_timeout is ignored because plugins.hook_timeout says something else"
+    ]
+    assert "plugins.hook_callback_timeout: found the number -1" in mistake("plugins: {hook_callback_timeout: -1}")
+    entries = "[{command: a, fail_closed: true}, {command: b, fail_closed: false}, {command: c, on_error: deny}]"
+    config = load(f"hooks: {{pre_tool_call: {entries}}}")
+    assert [entry.on_error for entry in config.hooks.events["pre_tool_call"]] == ["deny", "allow", "deny"]
+    assert warnings_of(f"hooks: {{pre_tool_call: {entries}}}") == []
+
+
 def test_older_lists_are_folded_in() -> None:
     config = load(
         "providers: {a: {base_url: first}}\n"

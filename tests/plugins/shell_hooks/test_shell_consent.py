@@ -13,6 +13,7 @@ import pytest
 
 from hermes.base.config.schema.sections import ShellHookConfig as Configured
 from hermes.base.errors import ConfigError
+from hermes.contract.hooks import HOOKS
 from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
 from hermes.plugins.shell_hooks.consent import AllowList
 from support.shell_rig import CALL, ShellRig
@@ -60,6 +61,10 @@ def test_odd_settings_are_warnings(shell: ShellRig, caplog: pytest.LogCaptureFix
     [ignored] = shell.load("on_session_end", Configured(command="true", matcher="terminal"))
     assert ignored == "hooks.on_session_end[0].matcher is ignored: on_session_end is not about a tool"
     assert unknown in caplog.text and ignored in caplog.text
+    for event in (name for name, spec in HOOKS.items() if spec.needs_code):
+        assert shell.load(event, "ls") == [
+            f"hooks.{event}: a command cannot answer it, only a plugin. Its commands never run"
+        ]
     [stats] = shell.hooks.stats()
     assert (stats.plugin, stats.site) == ("shell:1", "on_session_end")
 

@@ -10,13 +10,19 @@ from typing import Any, cast, get_args
 import msgspec
 
 from hermes.base.config.messages import KeyPath, allowed_values, describe, dotted, suggestion
-from hermes.base.config.schema.aliases import AliasedConfig, AliasedModelConfig
-from hermes.base.config.schema.sections import ApiMode, AuxiliaryConfig, HooksConfig, MemoryConfig, PluginsConfig
+from hermes.base.config.schema.aliases import (
+    AliasedConfig,
+    AliasedHooksConfig,
+    AliasedModelConfig,
+    AliasedPluginsConfig,
+)
+from hermes.base.config.schema.sections import ApiMode, AuxiliaryConfig, HooksConfig, MemoryConfig
 
 #: Sections whose other keys are names chosen by the user: the field that collects them, and what an item is.
 NAMED_ITEMS: dict[type, tuple[str, type]] = {
     AuxiliaryConfig: ("tasks", dict),
     HooksConfig: ("events", object),
+    AliasedHooksConfig: ("events", object),
     MemoryConfig: ("providers", dict),
 }
 _SWITCHES = {"yes": True, "on": True, "no": False, "off": False}
@@ -97,7 +103,7 @@ def _note_unknown(
     kind: type[msgspec.Struct], path: KeyPath, name: str, value: object, findings: ConfigFindings
 ) -> None:
     hint = suggestion(name, path, _hints(kind))
-    if kind is PluginsConfig and isinstance(value, dict) and not hint:
+    if kind is AliasedPluginsConfig and isinstance(value, dict) and not hint:
         return  # settings that a plugin reads by itself
     findings.unknown[*path, name] = hint
 

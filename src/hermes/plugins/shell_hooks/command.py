@@ -66,7 +66,7 @@ def read_hook_commands(
             warnings.append(f"hooks.{event}: there is no hook of that name{hint}")
             number += len(entries)
             continue
-        if event == "transform_api_error_classification":
+        if HOOKS[event].needs_code:
             warnings.append(f"hooks.{event}: a command cannot answer it, only a plugin. Its commands never run")
             number += len(entries)
             continue

@@ -14,8 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from hermes.base.config.schema.aliases import AliasedApprovalsConfig, AliasedConfig, AliasedModelConfig
-from hermes.base.config.schema.sections import ApprovalsConfig, Config, ModelConfig
+from hermes.base.config.schema.aliases import (
+    AliasedApprovalsConfig,
+    AliasedConfig,
+    AliasedModelConfig,
+    AliasedPluginsConfig,
+)
+from hermes.base.config.schema.sections import ApprovalsConfig, Config, ModelConfig, PluginsConfig
 from hermes.base.errors import HermesError
 from hermes.surfaces.cli.doctor.check import Check, CheckResult, Installation, ok, run_check, size
 from hermes.surfaces.cli.doctor.command import GROUPS
@@ -272,6 +277,7 @@ def test_every_older_spelling_is_known() -> None:
     sections = {
         ("model",): (AliasedModelConfig, ModelConfig),
         ("approvals",): (AliasedApprovalsConfig, ApprovalsConfig),
+        ("plugins",): (AliasedPluginsConfig, PluginsConfig),
         (): (AliasedConfig, Config),
     }
     extra = {

@@ -25,6 +25,7 @@ OLDER_SPELLINGS: dict[tuple[str, ...], str] = {
     ("model", "name"): "model.default",
     ("model", "api_base"): "model.base_url",
     ("approvals", "mode"): "approvals.permission_mode (off: yolo) or approvals.reviewer (smart: model)",
+    ("plugins", "hook_callback_timeout"): "plugins.hook_timeout",
     ("provider",): "model.provider",
     ("base_url",): "model.base_url",
     ("api_base",): "model.base_url",
