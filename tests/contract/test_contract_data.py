@@ -69,7 +69,7 @@ EXPECTED = {
     "transform_tool_result": f"{TOOL} {OUTCOME}",
     "transform_terminal_output": f"command output returncode env_type {TURN} tool_call_id",
     "pre_approval_request": APPROVAL,
-    "post_approval_response": f"{APPROVAL} choice decided_by",
+    "post_approval_response": f"{APPROVAL} choice decided_by redelivered",
     "subagent_start": FAMILY,
     "subagent_stop": f"{FAMILY} child_summary child_status duration_ms",
     "pre_gateway_dispatch": "event gateway session_store sender_state pairing",

@@ -348,6 +348,7 @@ class ApprovalAnswered(_ApprovalScoped, frozen=True, kw_only=True):
 
     choice: str
     decided_by: str | UnsetType = UNSET
+    redelivered: bool | UnsetType = UNSET
 
 
 # -- child agents -----------------------------------------------------------------------------------------------

@@ -287,6 +287,12 @@ _APPROVAL = (
                 "Who answered: `aux_llm` when the surface is `smart`, else the caller or `owner`, where that is known.",
                 always=False,
             ),
+            Field(
+                "redelivered",
+                "bool",
+                "True when plugins may know the answer: a process was killed while it told them.",
+                always=False,
+            ),
         ),
     ),
 )

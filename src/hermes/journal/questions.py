@@ -10,6 +10,7 @@ Every surface uses this one list. Its life cycle, in calls::
     questions.answer(id, text)          # by anyone, from any process; the first answer counts
     questions.consume(id)               # an approved call starts: an approval is used once
     questions.withdraw(id, reason)      # closed without an answer
+    questions.begin_telling(id)         # plugins that heard of the question hear how it ended; then ``end_telling``
 
 Continuing the turn after ``answer`` (``Session.finish_open_turn``) runs the call again, which finds its answer with
 ``find`` and does not ask a second time. A question is bound to a session, a turn, a step key (``tool:n.i``) and the
@@ -40,6 +41,8 @@ from hermes.journal.store.port import Store
 
 QuestionKind = Literal["approval", "clarify"]
 QuestionState = Literal["pending", "granted", "denied", "answered", "consumed", "revoked"]
+#: Not yet; perhaps, as that had begun; or yes.
+Told = Literal["", "telling", "told"]
 
 #: The surface of questions about the calls of others: the owner answers them with ``hermes approvals``.
 OWNER = "owner"
@@ -100,6 +103,10 @@ class QuestionRow(msgspec.Struct, frozen=True):
     principal: str = ""
     #: Who answered, where that is known; ``OWNER`` is the owner of the home.
     answered_by: str = ""
+    #: Where it is asked, as plugins were told; empty when none listened.
+    announced: str = ""
+    #: Whether plugins were told of the answer.
+    told: Told = ""
 
 
 _NAMES = QuestionRow.__struct_fields__
@@ -140,9 +147,9 @@ class Questions:
 
         return self._store.write(write)
 
-    def ask_again(self, question_id: str, surface: str) -> None:
+    def ask_again(self, question_id: str, surface: str, announced: str = "") -> None:
         """The open question is now shown at ``surface``: another party, or after the process that asked died."""
-        self._update_pending(question_id, "surface = ?", surface)
+        self._update_pending(question_id, "surface = ?, announced = ?, told = ''", surface, announced)
 
     def defer(self, question_id: str, deadline: float | None) -> None:
         """The answer comes later, until ``deadline``; None waits for ever."""
@@ -184,6 +191,31 @@ class Questions:
     def _update_pending(self, question_id: str, changes: str, *values: object) -> None:
         query = f"UPDATE questions SET {changes} WHERE id = ? AND state = 'pending'"
         self._store.write(lambda connection: connection.execute(query, (*values, question_id)))
+
+    # -- what plugins are told ----------------------------------------------------------------------------------
+
+    def begin_telling(self, question_id: str) -> Told:
+        """Plugins are about to be told of the answer. Returns what was known of that before.
+
+        Noted before and after, so that a process that dies in between leaves a doubt rather than a gap.
+        """
+
+        def write(connection: JournalConnection) -> Told:
+            found = connection.execute("SELECT told FROM questions WHERE id = ?", (question_id,)).fetchone()
+            connection.execute("UPDATE questions SET told = 'telling' WHERE id = ? AND told = ''", (question_id,))
+            return "" if found is None else found[0]
+
+        return self._store.write(write)
+
+    def end_telling(self, question_id: str) -> None:
+        """Plugins were told of the answer."""
+        query = "UPDATE questions SET told = 'told' WHERE id = ?"
+        self._store.write(lambda connection: connection.execute(query, (question_id,)))
+
+    def owed(self, session_id: str, turn_id: str) -> list[QuestionRow]:
+        """The questions of a turn that plugins know of, without knowing the answer; the oldest first."""
+        where = "session_id = ? AND turn_id = ? AND announced != '' AND told != 'told'"
+        return self._store.read(lambda connection: _select(connection, where, (session_id, turn_id)))[::-1]
 
     # -- look-ups for calls -------------------------------------------------------------------------------------
 

@@ -151,7 +151,7 @@ class Approvals:
             from hermes.agent.approvals.owed import OwedAnswer  # a call of a turn has its own
 
             owed = OwedAnswer()
-        answered = self._late_answer(owed, context.scope) if owed.question else None
+        answered = self._late_answer(owed, context) if owed.question else None
         about = {"owed": owed, "answered": answered, "before_asking": before_asking, "changed_by": changed_by}
         asked = partial(self._asked, tool, args, context, **about)
         decision = self._judge(tool, args, context, examined, plugin, loop, asked)
@@ -229,7 +229,7 @@ class Approvals:
         # Other arguments than those of the call itself: its approval is no answer to this question.
         shown = [change.shown() for change in changes]
         of_changes = {**args, "undone": shown}
-        answered = self._late_answer(owed, scope) if owed.question else None
+        answered = self._late_answer(owed, context) if owed.question else None
         decision = self._asked(tool, of_changes, context, "\n".join(shown), findings, owed=owed, answered=answered)
         return decision.allowed and self.consume(decision.approval_id).allowed
 
@@ -245,7 +245,16 @@ class Approvals:
         """A call does not wait for its question any more: plugins hear how that ended, if they do not know."""
         owed.settle(self._hooks, self._questions, scope, reason)
 
-    def _late_answer(self, owed: OwedAnswer, scope: Scope) -> QuestionRow | None:
+    def owed(self, scope: Scope) -> dict[str, OwedAnswer]:
+        """The answers that plugins wait for in a turn that was left, by the keys of its calls."""
+        if self._hooks.post_approval_response is None:
+            return {}
+        from hermes.agent.approvals.owed import OwedAnswer
+
+        rows = self._questions.owed(scope.session_id, scope.turn_id)
+        return {row.key: OwedAnswer(row.id, row.announced) for row in rows}
+
+    def _late_answer(self, owed: OwedAnswer, context: ToolContext) -> QuestionRow | None:
         """The stored answer to the question that an earlier run of a call left, if there is one and it still counts.
 
         Plugins are told of it.
@@ -253,8 +262,9 @@ class Approvals:
         row = self._questions.get(owed.question)
         if row is None or row.state == "pending":
             return None
-        owed.tell_stored(self._hooks, row, scope)
-        return row if row.state in ("granted", "denied") else None
+        owed.tell_stored(self._hooks, self._questions, row, context.scope)
+        # A run that was killed did not let go of its question: then it depends on the answer whether it is asked again.
+        return row if context.is_continued and row.state in ("granted", "denied") else None
 
     # -- asking -------------------------------------------------------------------------------------------------
 
@@ -274,7 +284,8 @@ class Approvals:
             until, since = answered.deadline, answered.created_at
             seconds = self.rules.timeout if until is None else round(until - since, 1)
             return self._apply(question, answered.answer or "deny", answered.reason, answered.id, seconds)
-        answer = None if question.owed.question else self._ask_model(question)
+        is_with_person = question.owed.question and question.owed.surface != "smart"
+        answer = None if is_with_person else self._ask_model(question)
         if answer is None:
             responder = self._responder(question.scope)
             if responder is None:

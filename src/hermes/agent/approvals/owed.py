@@ -1,7 +1,10 @@
 """The answer that plugins are owed: they were told of a question about a call, and are told its answer, once.
 
 Between the two the turn may be suspended, the process may end, and another one may go on with the call. What is owed is
-then stored with the call (``records.WaitingCall``), and the answer with the question.
+then stored with the question, and with a call that waits (``records.WaitingCall``).
+
+The question also says whether plugins are told: noted before they are, and after. A process that is killed in between
+leaves it open whether they know, and the next one tells them again, as ``redelivered``.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from hermes.base.errors import Interrupted, JournalError
 from hermes.base.scope import Scope
 from hermes.contract.events import ApprovalAnswered, ApprovalRequested
 from hermes.hooks.table import Hooks
-from hermes.journal.questions import QuestionRow, Questions
+from hermes.journal.questions import QuestionRow, Questions, Told
 
 
 class OwedAnswer(msgspec.Struct):
@@ -35,16 +38,28 @@ class OwedAnswer(msgspec.Struct):
         if not is_known and hooks.pre_approval_request is not None:
             hooks.pre_approval_request(requested)
 
-    def tell(self, hooks: Hooks, choice: str, by: str = "") -> None:
-        """Tell plugins of the answer, and by whom it is."""
-        requested, self.question, self._requested = self._requested, "", None
+    def tell(self, hooks: Hooks, questions: Questions, choice: str, by: str = "") -> None:
+        """Tell plugins of the answer, and by whom it is, unless they know."""
+        question, requested = self.question, self._requested
+        self.question, self._requested = "", None
         emit = hooks.post_approval_response
-        if requested is not None and emit is not None:
-            # The answer is stored: cancelling the wait for an async callback does not undo it.
-            with contextlib.suppress(Interrupted):
-                emit(ApprovalAnswered(**asdict(requested), choice=choice, decided_by=by or UNSET))
+        if requested is None or emit is None:
+            return
+        told: Told = ""
+        with contextlib.suppress(JournalError):  # which ends the turn elsewhere
+            told = questions.begin_telling(question)
+        if told == "told":
+            return
+        answer = ApprovalAnswered(
+            **asdict(requested), choice=choice, decided_by=by or UNSET, redelivered=told == "telling" or UNSET
+        )
+        # The answer is stored: cancelling the wait for an async callback does not undo it.
+        with contextlib.suppress(Interrupted):
+            emit(answer)
+        with contextlib.suppress(JournalError):
+            questions.end_telling(question)
 
-    def tell_stored(self, hooks: Hooks, row: QuestionRow, scope: Scope) -> None:
+    def tell_stored(self, hooks: Hooks, questions: Questions, row: QuestionRow, scope: Scope) -> None:
         """Tell plugins of the stored answer to a question; one that was withdrawn counts as denied."""
         self._requested = ApprovalRequested(
             command=row.subject,
@@ -55,7 +70,7 @@ class OwedAnswer(msgspec.Struct):
             surface=self.surface,
             **scope.ids("tool_call_id"),
         )
-        self.tell(hooks, row.answer or "deny", row.answered_by)
+        self.tell(hooks, questions, row.answer or "deny", row.answered_by)
 
     def settle(self, hooks: Hooks, questions: Questions, scope: Scope, reason: str) -> None:
         """The call does not wait any more: withdraw the question if it is open, and tell plugins how it ended."""
@@ -66,6 +81,6 @@ class OwedAnswer(msgspec.Struct):
             questions.withdraw(self.question, reason)
             row = questions.get(self.question)
         if row is None:
-            self.tell(hooks, "deny")
+            self.tell(hooks, questions, "deny")
         else:
-            self.tell_stored(hooks, row, scope)
+            self.tell_stored(hooks, questions, row, scope)

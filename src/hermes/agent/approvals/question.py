@@ -44,7 +44,7 @@ class StoredQuestion:
 
     def __init__(self, questions: Questions, row: QuestionRow, earlier: QuestionRow | None = None) -> None:
         self.id = row.id if earlier is None else earlier.id
-        self._questions = questions
+        self.questions = questions
         self._row = row
         #: None until it was asked; False when there is no session that the row could belong to.
         self._is_stored: bool | None = None if earlier is None else True
@@ -56,17 +56,20 @@ class StoredQuestion:
         """The id of the row that holds the answer; empty when there is none."""
         return self.id if self._is_stored else ""
 
-    def ask(self, surface: str, ask: Callable[[], GivenAnswer]) -> GivenAnswer:
-        """Ask there. Another party may have answered first: then that answer counts."""
+    def ask(self, surface: str, ask: Callable[[], GivenAnswer], announced: str = "") -> GivenAnswer:
+        """Ask there. Another party may have answered first: then that answer counts.
+
+        ``announced`` is what plugins are told of where that is.
+        """
         if self._is_stored:
-            self._questions.ask_again(self.id, surface)
+            self.questions.ask_again(self.id, surface, announced)
         elif self._is_stored is None:
-            self._is_stored = self._questions.ask(replace(self._row, surface=surface))
+            self._is_stored = self.questions.ask(replace(self._row, surface=surface, announced=announced))
         try:
             return self._store_answer(ask())
         except TurnSuspended as suspended:
             if self._is_stored:
-                self._questions.defer(self.id, self._deadline or suspended.deadline)
+                self.questions.defer(self.id, self._deadline or suspended.deadline)
             raise
         except BaseException as error:
             with contextlib.suppress(JournalError):
@@ -76,12 +79,12 @@ class StoredQuestion:
     def withdraw(self, reason: str) -> None:
         """Close the question without an answer."""
         if self._is_stored:
-            self._questions.withdraw(self.id, reason)
+            self.questions.withdraw(self.id, reason)
 
     def _store_answer(self, given: GivenAnswer) -> GivenAnswer:
         if given.answer == UNSURE or not self._is_stored:
             return given
-        row = self._questions.answer(self.id, given.answer, given.reason, by=given.by)
+        row = self.questions.answer(self.id, given.answer, given.reason, by=given.by)
         return GivenAnswer("deny" if row.answer is None else row.answer, row.reason, row.answered_by)
 
 
@@ -167,19 +170,20 @@ class ApprovalQuestion:
         stored, owed = self._stored, self.owed
         assert stored is not None, "open the question before it is asked"
         requested = self._event(surface, command)
+        is_observed = hooks.pre_approval_request is not None or hooks.post_approval_response is not None
 
         def announce_and_ask() -> GivenAnswer:
             owed.announce(hooks, stored.id, requested)
             return ask(stored.id)
 
         try:
-            given = stored.ask(shown_at or surface, announce_and_ask)
+            given = stored.ask(shown_at or surface, announce_and_ask, surface if is_observed else "")
         except TurnSuspended:
             raise
         except BaseException:
-            owed.tell(hooks, "deny")
+            owed.tell(hooks, stored.questions, "deny")
             raise
-        owed.tell(hooks, given.answer, given.by)
+        owed.tell(hooks, stored.questions, given.answer, given.by)
         return given
 
     def withdraw(self, reason: str) -> None:

@@ -72,6 +72,8 @@ class ToolBatch:
         later, the calls that plugins know of wait with it: none of them has ended.
         """
         self._slots = [self._make_slot(index, request, offered) for index, request in enumerate(requests)]
+        if self._journal.was_left:
+            self._recall_owed()
         if self._runtime.hooks.pre_tool_call is not None or self._runtime.hooks.tool_request is not None:
             self._journal.commit_soon()  # plugins may take their time
         try:
@@ -93,6 +95,12 @@ class ToolBatch:
         return [slot.finished for slot in self._slots if slot.finished is not None]
 
     # -- replay -------------------------------------------------------------------------------------------------
+
+    def _recall_owed(self) -> None:
+        """Plugins that a killed process told of a question are still told its answer."""
+        owed = self._runtime.approvals.owed(self._scope)
+        for slot in self._slots if owed else ():
+            slot.call.owed = owed.get(slot.key, slot.call.owed)
 
     def _replay(self, slot: _Slot) -> bool:
         """Use what an earlier run of the turn recorded. False when the call has yet to run."""

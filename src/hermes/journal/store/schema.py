@@ -480,4 +480,9 @@ MIGRATIONS: tuple[str, ...] = (
     """
     ALTER TABLE questions ADD COLUMN answered_by TEXT NOT NULL DEFAULT '';  -- who answered, where that is known
     """,
+    """
+    -- What plugins know of an approval: where it is asked, and the answer ('telling' while they hear it, then 'told').
+    ALTER TABLE questions ADD COLUMN announced TEXT NOT NULL DEFAULT '';
+    ALTER TABLE questions ADD COLUMN told TEXT NOT NULL DEFAULT '';
+    """,
 )
