@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import Counter
 from multiprocessing import get_context
@@ -20,11 +21,20 @@ def main() -> int:
     """Print a line for each plugin, then how many there are of each verdict."""
     parser = argparse.ArgumentParser(prog="python -m tests.census", description=__doc__)
     parser.add_argument("folder", type=Path, help="downloaded wheels and source archives")
-    folder: Path = parser.parse_args().folder
+    parser.add_argument("--packages", type=Path, help="a folder for each distribution, with the packages that it needs")
+    parser.add_argument("--trials", type=Path, help="a file for what was seen, one line of JSON for each plugin")
+    parser.add_argument("--only", default="", help="a word that the names of the distributions have")
+    given = parser.parse_args()
     verdicts: dict[str, Verdict] = {}
-    for distribution in distributions(folder.resolve()):
-        trial = _try(distribution)
+    for distribution in distributions(given.folder.resolve()):
+        if given.only not in distribution.name:
+            continue
+        packages: Path | None = given.packages and given.packages.resolve() / distribution.name
+        trial = _try(distribution, packages)
         if trial["is_plugin"]:
+            if given.trials:
+                with given.trials.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({"name": distribution.name, **trial}) + "\n")
             verdict = verdicts[f"{distribution.name} {distribution.version}"] = judge(trial)
             sys.stdout.write(f"| {distribution.name} | {verdict.column} | {_short(verdict.reason)} |\n")
             sys.stdout.flush()
@@ -44,11 +54,11 @@ def summary(verdicts: list[Verdict]) -> str:
     return "\n".join(lines)
 
 
-def _try(distribution: Distribution) -> dict[str, Any]:
+def _try(distribution: Distribution, packages: Path | None) -> dict[str, Any]:
     # A copy of this process has imported the host already, and takes what a plugin does to it along when it ends.
     processes = get_context("fork")
     answer, sender = processes.Pipe(duplex=False)
-    process = processes.Process(target=run, args=(distribution.file, sender), daemon=True)
+    process = processes.Process(target=run, args=(distribution.file, packages, sender), daemon=True)
     process.start()
     sender.close()
     try:

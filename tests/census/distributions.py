@@ -51,6 +51,11 @@ def distributions(folder: Path) -> list[Distribution]:
     return found
 
 
+def is_a_host(unpacked: Path) -> bool:
+    """Is it a copy of upstream itself, which brings plugins along, instead of a plugin?"""
+    return (unpacked / "run_agent.py").is_file() and (unpacked / "hermes_cli").is_dir()
+
+
 def entry_points(unpacked: Path) -> list[str]:
     """The keys of plugins that an installed distribution offers."""
     found: list[str] = []

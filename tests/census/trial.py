@@ -15,29 +15,34 @@ from typing import Any, cast
 
 from hermes.base.config.schema.sections import AgentConfig, Config, ModelConfig, PluginsConfig
 from hermes.host import Host, HostOptions
+from hermes.plugins.compat import table
+from hermes.plugins.compat.names import CompatModule
 from hermes.plugins.registry import LoadedPlugin
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text, tool_call
 
-from .distributions import Distribution, distributions, entry_points, folders, manifest_of
+from .distributions import Distribution, distributions, entry_points, folders, is_a_host, manifest_of
 
 #: Tools of a plugin that are called, at most.
 _MOST_TOOLS = 3
 
 
-def main(file: Path) -> dict[str, Any]:
-    """What became of a distribution."""
+def main(file: Path, packages: Path | None) -> dict[str, Any]:
+    """What became of a distribution, with the packages of a folder within its reach."""
     distribution = next(one for one in distributions(file.parent) if one.file == file)
     with tempfile.TemporaryDirectory(prefix="census") as scratch:
         root = Path(scratch)
         os.environ.update(HOME=str(root), HERMES_HOME=str(root / "home"), XDG_STATE_HOME=str(root / "state"))
         os.chdir(root)
         unpacked = distribution.unpack(root / "unpacked")
-        keys = _install(distribution, unpacked, root / "home")
+        keys = [] if is_a_host(unpacked) else _install(distribution, unpacked, root / "home")
         if not keys:
             return {"is_plugin": False}
-        refused = _stay_on_this_machine()
+        if packages is not None:
+            sys.path.insert(1, str(packages))
+        refused, missed = _stay_on_this_machine(), _watch_names()
         try:
-            return {"is_plugin": True, **_run(root / "home", keys), "refused": sorted(refused)}
+            found = _run(root / "home", keys)
+            return {"is_plugin": True, **found, "refused": sorted(refused), "missed": sorted(missed)}
         except Exception as error:  # what a plugin may do to its host is what the trial is to find out
             return {"is_plugin": True, "host_error": repr(error), "trace": traceback.format_exc()[-1500:]}
 
@@ -82,6 +87,28 @@ def _stay_on_this_machine() -> set[str]:
     socket.socket.connect = connect_here  # pyright: ignore[reportAttributeAccessIssue]
     socket.getaddrinfo = look_up_here
     return tried
+
+
+def _watch_names() -> set[str]:
+    """The names of the host that plugins ask for from here on, and that it does not have."""
+    missed: set[str] = set()
+    reason, attribute = table.why_not, CompatModule.__getattr__
+
+    def why_not(name: str) -> str:
+        missed.add(name)
+        return reason(name)
+
+    def get(self: CompatModule, name: str) -> Any:
+        try:
+            return attribute(self, name)
+        except AttributeError:
+            if not name.startswith("_"):
+                missed.add(f"{self.__name__}.{name}")
+            raise
+
+    table.why_not = why_not
+    CompatModule.__getattr__ = get
+    return missed
 
 
 def _run(home: Path, keys: list[str]) -> dict[str, Any]:
@@ -170,11 +197,11 @@ def _example(field: dict[str, Any]) -> Any:
     return usual.get(kind if isinstance(kind, str) else None, "example")
 
 
-def run(file: Path, answer: Connection) -> None:
+def run(file: Path, packages: Path | None, answer: Connection) -> None:
     """Send what became of a distribution, from a process that ends with it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what plugins print is not ours
     try:
-        answer.send(main(file))
+        answer.send(main(file, packages))
     except BaseException as error:  # a plugin may end the process that it is loaded in
         answer.send({"is_plugin": True, "host_error": repr(error)})
     os._exit(0)  # threads that a plugin left behind are not waited for

@@ -12,8 +12,8 @@ import pytest
 
 from hermes.base.errors import PluginError
 from hermes.base.scope import Scope
+from hermes.plugins.compat.agent.engines import ContextEngine
 from hermes.plugins.compat.bases import base_of
-from hermes.plugins.compat.engines import ContextEngine
 from hermes.plugins.context import PluginContext, PluginToolOverrideError
 from hermes.plugins.registry import LoadedPlugin
 from hermes.tools.files.guard import FileGuard

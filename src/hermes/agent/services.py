@@ -175,6 +175,22 @@ class Services:
             write_session_file(self._runtime.store, path, principal)
         return path
 
+    def condense(
+        self, messages: list[dict[str, Any]], current_tokens: int | None, *, focus: str, notes: str
+    ) -> list[dict[str, Any]]:
+        """A shorter conversation by the built-in engine, for a plugin's engine that adds to it."""
+        from hermes.agent.context.compressor import Compressor
+
+        scope = current_scope.get() or Scope(platform=self._platform)
+        contexts = self._runtime.contexts
+        endpoints = self._runtime.open_sessions.endpoints(scope.session_id)
+        ask, reader = contexts.asker(scope, endpoints)
+        compressor = Compressor(self.config.compression, contexts.length_for(endpoints[0]))
+        with host_work():
+            return compressor.compress(
+                messages, current_tokens, focus_topic=focus, notes=notes, ask=ask, reader_tokens=reader
+            )
+
     def is_child(self, session_id: str) -> bool:
         """Whether a session is that of a child agent."""
         session: Session | None = self._runtime.open_sessions.get(session_id)

@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from hermes.plugins.compat.engines import ContextEngine
+from hermes.plugins.compat.agent.engines import ContextEngine
 
 IMAGE_RATIOS = ("landscape", "square", "portrait")
 VIDEO_RATIOS = ("16:9", "9:16", "1:1", "4:3", "3:4", "3:2", "2:3")

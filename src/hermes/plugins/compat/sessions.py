@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from hermes.journal.history.session_file import count_in_file, session_in_file
+from hermes.plugins.compat.agent.runtime import service
 from hermes.plugins.compat.names import Names, home_of
-from hermes.plugins.compat.runtime import service
 from hermes.plugins.services import PluginHost
 
 
