@@ -17,10 +17,11 @@ COLUMNS = (
     "what asks, and no one is there",
 )
 
-#: "auto" is with a sandbox; without one it has the row of "ask".
+#: "auto" is with a sandbox; without one it has the row of "ask-risky".
 CELLS: dict[str, tuple[Cell, ...]] = {
     "plan": ("runs", "refused", "refused", "runs", "refused", "refused", "refused", "refused"),
-    "ask": ("runs", "runs", "asks", "runs", "runs", "asks", "runs", "denied"),
+    "ask": ("runs", "asks", "asks", "runs", "asks", "asks", "asks", "denied"),
+    "ask-risky": ("runs", "runs", "asks", "runs", "runs", "asks", "runs", "denied"),
     "accept-edits": ("runs", "runs", "runs", "runs", "runs", "asks", "runs", "denied"),
     "auto": ("runs", "runs", "asks", "runs", "runs", "runs", "runs", "denied"),
     "auto without a sandbox": ("runs", "runs", "asks", "runs", "runs", "asks", "runs", "denied"),

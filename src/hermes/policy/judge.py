@@ -9,15 +9,15 @@ from pathlib import Path
 from hermes.policy.budget import StepBudget, TooComplex
 from hermes.policy.call import Call
 from hermes.policy.paths import PathContext
-from hermes.policy.programs.readers import changes_nothing
+from hermes.policy.programs.readers import changes_nothing, kind_of_change
 from hermes.policy.rules import BY_KEY
 from hermes.policy.scripts import ScriptReader
 from hermes.policy.shell.flow import TERMINAL, Flow, text_flow
 from hermes.policy.shell.marks import shown
 from hermes.policy.shell.reader import Shell
-from hermes.policy.shell.state import ShellState, starting_variables
+from hermes.policy.shell.state import START_PATH, ShellState, starting_variables
 from hermes.policy.shell.syntax import LONGEST, is_deceptive, readings
-from hermes.policy.verdict import Finding, Findings, Verdict
+from hermes.policy.verdict import Finding, Findings, Verdict, part_of
 
 
 def judge_command(
@@ -116,8 +116,11 @@ class _JudgedShell(Shell):
         super().report(key, part)
 
     def check(self, call: Call) -> None:
-        self.harmless = self.harmless and changes_nothing(call)
+        self.harmless = self.harmless and changes_nothing(call) and self.state.variables.get("PATH") == START_PATH
         super().check(call)
+
+    def unseen(self, call: Call) -> None:
+        self.harmless = False
 
 
 def _path_context(cwd: Path | str | None, home: Path | str | None, hermes_home: Path | str | None) -> PathContext:
@@ -156,6 +159,46 @@ class _CommandLister(Shell):
         if call.words and not self.state.only_hardline:
             # The folder of a program does not matter.
             self._listed.append(shown(" ".join((call.program, *call.args))))
+
+    def findings_of(self, words: list[str], like: Call) -> Findings:
+        return Findings()  # mentioned, not run
+
+
+def changes_in(command: str, *, cwd: Path | str) -> tuple[Finding, ...]:
+    """One finding for each kind of change that a command may make: files, and programs that do not only read.
+
+    A script that it runs counts as a whole: its programs are not listed one by one.
+    """
+    paths = _path_context(cwd, None, "")
+    found: dict[str, Finding] = {}
+    budget = StepBudget()
+    for text in readings(command):
+        shell = _ChangeLister(ShellState(replace(paths), starting_variables(paths)), found, budget)
+        try:
+            shell.read(text[:LONGEST])
+        except (TooComplex, RecursionError):
+            continue  # found as unreadable
+    return tuple(found.values())
+
+
+class _ChangeLister(Shell):
+    """A shell that lists what may change something instead of checking rules."""
+
+    def __init__(self, state: ShellState, found: dict[str, Finding], budget: StepBudget) -> None:
+        super().__init__(state, Findings(), budget)
+        self._listed = found
+
+    def check(self, call: Call) -> None:
+        if not self.state.only_hardline and not changes_nothing(call):
+            self._note(call)
+
+    def unseen(self, call: Call) -> None:
+        self._note(call)
+
+    def _note(self, call: Call) -> None:
+        kind = kind_of_change(call)
+        text = "changes a file" if kind == "edit" else f"runs {kind.partition(':')[2]}, which may change something"
+        self._listed.setdefault(kind, Finding(kind, text, part_of(call.source)))
 
     def findings_of(self, words: list[str], like: Call) -> Findings:
         return Findings()  # mentioned, not run

@@ -50,7 +50,7 @@ class Findings:
         hardline = rule.hardline and not contained
         if only_hardline and not hardline:
             return
-        text = _escaped(_shortened(shown(part).strip()))
+        text = part_of(part)
         self._found.setdefault((key, text, hardline), Finding(key, rule.description, text, hardline))
 
     @property
@@ -75,6 +75,11 @@ class Findings:
             return Verdict("allow", only_reads=harmless)
         found = sorted(self._found.values(), key=lambda finding: not finding.hardline)
         return Verdict("hardline" if found[0].hardline else "ask", tuple(found))
+
+
+def part_of(text: str) -> str:
+    """A part of a command as findings show it."""
+    return _escaped(_shortened(shown(text).strip()))
 
 
 def _shortened(text: str) -> str:

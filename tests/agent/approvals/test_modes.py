@@ -99,18 +99,18 @@ def test_what_never_runs_is_refused_in_every_mode(home: Path, workdir: Path, mod
 def test_a_question_about_an_edit_shows_a_diff(home: Path, workdir: Path) -> None:
     target = workdir.parent / "other.txt"
     target.write_text("one\ntwo\n")
-    found, person = outcome(home, workdir, "ask", ("write_file", {"path": str(target), "content": "one\n2\n"}))
+    found, person = outcome(home, workdir, "ask-risky", ("write_file", {"path": str(target), "content": "one\n2\n"}))
     [request] = person.requests
     assert found == "asks" and request.rules == ("write-outside",)
     assert "-two" in request.subject and "+2" in request.subject
     assert target.read_text() == "one\ntwo\n"
     change = {"mode": "replace", "path": str(target), "old_string": "one", "new_string": "ONE"}
-    _, person = outcome(home, workdir, "ask", ("patch", change))
+    _, person = outcome(home, workdir, "ask-risky", ("patch", change))
     assert "-one" in person.requests[0].subject and "+ONE" in person.requests[0].subject
 
 
 @pytest.mark.parametrize("path", [".git/hooks/pre-commit", ".git/config", ".vscode/tasks.json", ".husky/pre-push"])
-@pytest.mark.parametrize("mode", ["ask", "accept-edits"])
+@pytest.mark.parametrize("mode", ["ask-risky", "accept-edits"])
 def test_files_that_run_code_are_asked_about(home: Path, workdir: Path, mode: str, path: str) -> None:
     found, person = outcome(home, workdir, mode, ("write_file", {"path": path, "content": "x"}))
     assert found == "asks" and person.requests[0].rules == ("write-autorun",)
@@ -124,7 +124,7 @@ def test_accepting_edits_does_not_accept_credentials(home: Path, workdir: Path) 
 
 def test_a_link_out_of_the_folder_is_outside(home: Path, workdir: Path) -> None:
     (workdir / "link").symlink_to(workdir.parent)
-    assert outcome(home, workdir, "ask", ("write_file", {"path": "link/x", "content": ""}))[0] == "asks"
+    assert outcome(home, workdir, "ask-risky", ("write_file", {"path": "link/x", "content": ""}))[0] == "asks"
 
 
 def test_plan_mode_is_told_to_the_model(home: Path, workdir: Path) -> None:
@@ -152,8 +152,8 @@ def test_the_configuration_sets_the_mode_and_the_command_line_counts_more(home: 
     ("written", "mode", "asks_model_first"),
     [
         ("off", "yolo", False),
-        ("smart", "ask", True),
-        ("manual", "ask", False),
+        ("smart", "ask-risky", True),
+        ("manual", "ask-risky", False),
         ("smart\n  permission_mode: plan", "plan", True),
         ("manual\n  permission_mode: yolo", "yolo", False),
         ("off\n  permission_mode: plan", "plan", False),
@@ -183,15 +183,15 @@ def test_a_project_file_does_not_change_the_mode(home: Path, workdir: Path) -> N
             "HERMES_YOLO_MODE=1\n" if name.endswith(".env") else "approvals: {permission_mode: yolo, mode: off}\n"
         )
     with Host(home, load_config(home).config, cwd=workdir, env={}) as host:
-        assert host.approvals.modes.default == "ask"
+        assert host.approvals.modes.default == "ask-risky"
 
 
 def test_the_key_steps_through_the_modes_but_never_into_yolo(home: Path, workdir: Path) -> None:
     with ScriptedProvider([]) as provider, Host(home, approval_config(provider), cwd=workdir, env={}) as host:
         modes = host.approvals.modes
-        assert [modes.step("s") for _ in STEPPED] == ["accept-edits", "auto", "plan", "ask"]
+        assert [modes.step("s") for _ in STEPPED] == ["accept-edits", "auto", "plan", "ask", "ask-risky"]
         modes.set("s", "yolo")
-        assert modes.step("s") == "ask"
+        assert modes.step("s") == "ask-risky"
 
 
 def test_a_caller_never_gets_more_than_asking(home: Path, workdir: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_caller_never_gets_more_than_asking(home: Path, workdir: Path) -> None
     with ScriptedProvider([]) as provider:
         options = HostOptions(permission_mode="yolo")
         with Host(home, approval_config(provider), options, cwd=workdir, env={}) as host:
-            assert host.approvals.mode_of(Scope(session_id="s", principal="bob")) == "ask"
+            assert host.approvals.mode_of(Scope(session_id="s", principal="bob")) == "ask-risky"
             assert host.approvals.mode_of(Scope(session_id="s")) == "yolo"
 
 
@@ -213,7 +213,7 @@ def test_plan_mode_holds_commands_to_reading_in_the_sandbox(home: Path, workdir:
     for arguments in (["init", "-q"], ["config", "core.fsmonitor", "./evil.sh"]):
         subprocess.run(["git", *arguments], cwd=workdir, check=True)
     call = tool_call("terminal", {"command": "git status --short"})
-    for mode, sandbox, wrote in (("plan", "auto", False), ("plan", "off", True), ("ask", "auto", True)):
+    for mode, sandbox, wrote in (("plan", "auto", False), ("plan", "off", True), ("ask-risky", "auto", True)):
         with ScriptedProvider([call, text("done")]) as provider:
             options = HostOptions(permission_mode=mode)  # type: ignore[arg-type]
             config = approval_config(provider)
@@ -230,7 +230,7 @@ def test_plan_mode_holds_commands_to_reading_in_the_sandbox(home: Path, workdir:
 def test_the_mode_of_a_session_is_kept_with_it(home: Path, workdir: Path) -> None:
     def resumed(session_id: str, **options: Any) -> str:
         with ScriptedProvider([]) as provider:
-            config = approval_config(provider, permission_mode=options.pop("setting", "ask"))
+            config = approval_config(provider, permission_mode=options.pop("setting", "ask-risky"))
             with Host(home, config, HostOptions(**options), cwd=workdir, env={}) as host:
                 host.resume_session(session_id)
                 return host.approvals.modes.of(session_id)
@@ -259,7 +259,7 @@ def test_the_mode_of_a_session_is_kept_with_it(home: Path, workdir: Path) -> Non
     assert resumed(session_id) == "ask", "and is kept"
     # One that was never chosen follows the settings, and --yolo is for one run.
     assert resumed(made(), setting="auto") == "auto"
-    assert resumed(made(allow_everything=True)) == "ask"
+    assert resumed(made(allow_everything=True)) == "ask-risky"
 
 
 def test_the_mode_is_shown_when_a_session_is_resumed(home: Path, workdir: Path) -> None:
@@ -272,3 +272,65 @@ def test_the_mode_is_shown_when_a_session_is_resumed(home: Path, workdir: Path) 
         assert "Mode" not in run_hermes("chat", "-c", "-Q", "-q", "more", home=home, cwd=workdir).stderr
         with Host(home, load_config(home).config, cwd=workdir, env={}) as host:
             assert "Mode plan: reads only" in Prompt(host).type("/resume 1")
+
+
+def asking(home: Path, workdir: Path, calls: list[Any], answers: list[str], **settings: Any) -> ScriptedResponder:
+    """The questions about these calls in the mode ``ask``."""
+    person = ScriptedResponder(*map(says, answers))
+    with ScriptedProvider([*calls, text("done")]) as provider:
+        options = HostOptions(permission_mode="ask")
+        with Host(home, approval_config(provider, **settings), options, cwd=workdir, env={}) as host:
+            session = host.new_session()
+            host.responders.attach(session.id, person)
+            session.run("go")
+    return person
+
+
+def test_asking_about_changes_goes_by_kinds_of_change(home: Path, workdir: Path) -> None:
+    """An answer for the session covers edits, or one program with its verb, and nothing else."""
+    commands = ["git init -q", "touch a", "git init -q b", "touch c > d", "git add a", "cat a", "ls > e"]
+    calls = [tool_call("terminal", {"command": command}) for command in commands]
+    calls += [tool_call("write_file", {"path": name, "content": "x"}) for name in "fg"]
+    person = asking(home, workdir, calls, ["session"] * 4)
+    assert [request.rules for request in person.requests] == [
+        ("command:git init",),
+        ("command:touch",),
+        ("command:git add",),
+        ("edit",),
+    ]
+    assert person.requests[0].description == "runs git init, which may change something"
+    assert sorted(path.name for path in workdir.iterdir()) == [".git", "a", "b", "c", "d", "e", "f", "g"]
+
+
+def test_asking_about_changes_shows_the_diff_of_an_edit(home: Path, workdir: Path) -> None:
+    call = tool_call("write_file", {"path": "f.txt", "content": "new\n"})
+    person = asking(home, workdir, [call], ["deny"])
+    assert "+new" in person.requests[0].subject and not (workdir / "f.txt").exists()
+
+
+def test_what_is_always_allowed_is_allowed_when_every_change_asks(home: Path, workdir: Path) -> None:
+    calls = [tool_call("terminal", {"command": command}) for command in ("touch a", "touch b")]
+    assert len(asking(home, workdir, calls, ["always"]).requests) == 1
+    assert load_config(home).config.command_allowlist == ["command:touch"]
+    assert asking(home, workdir, calls, [], tools={"terminal": "allow"}).requests == []
+
+
+def test_a_run_without_a_person_says_that_the_mode_asks_about_every_change(home: Path, workdir: Path) -> None:
+    with ScriptedProvider([tool_call("terminal", {"command": "touch ran"}), text("done")]) as provider:
+        options = HostOptions(permission_mode="ask")
+        with Host(home, approval_config(provider), options, cwd=workdir, env={}) as host:
+            host.new_session().run("go")
+        [message] = [message for message in provider.requests[-1].messages if message["role"] == "tool"]
+    reason = json.loads(message["content"])["error"]
+    assert "runs touch, which may change something" in reason and "--mode ask-risky" in reason
+    assert not (workdir / "ran").exists()
+
+
+def test_a_caller_of_an_owner_who_is_asked_about_changes_is_asked_about(home: Path, workdir: Path) -> None:
+    from hermes.base.scope import Scope
+
+    with (
+        ScriptedProvider([]) as provider,
+        Host(home, approval_config(provider, permission_mode="ask"), cwd=workdir, env={}) as host,
+    ):
+        assert host.approvals.mode_of(Scope(session_id="s", principal="bob")) == "ask"

@@ -41,7 +41,7 @@ def test_a_missing_file_gives_the_documented_defaults(tmp_path: Path) -> None:
     assert loaded.path == tmp_path / "config.yaml"
     assert (config.agent.max_turns, config.agent.api_max_retries, config.agent.max_verify_nudges) == (90, 3, 3)
     assert (config.terminal.timeout, config.tool_output.max_bytes, config.file_read_max_chars) == (180, 50_000, 100_000)
-    assert (config.approvals.permission_mode, config.approvals.reviewer) == ("ask", "user")
+    assert (config.approvals.permission_mode, config.approvals.reviewer) == ("ask-risky", "user")
     assert config.approvals.timeout == 60
     assert (config.delegation.max_iterations, config.delegation.max_spawn_depth) == (50, 1)
     assert (config.compression.threshold, config.memory.memory_char_limit) == (0.5, 2_200)

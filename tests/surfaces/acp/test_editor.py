@@ -24,6 +24,7 @@ from acp.schema import (
     TextContentBlock,
 )
 
+from hermes.base.config.schema.modes import MODES
 from hermes.host import Host
 from hermes.service.mcp.sources import McpSources
 from hermes.surfaces.acp.server import AcpServer
@@ -154,8 +155,8 @@ def test_a_prompt_streams_thoughts_tools_diffs_and_plans(rig: Rig) -> None:
 
     async def drive(agent: Any, editor: Editor, _provider: ScriptedProvider) -> None:
         session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
-        assert session.modes.current_mode_id == "ask"
-        assert {mode.id for mode in session.modes.available_modes} == {"plan", "ask", "accept-edits", "auto", "yolo"}
+        assert session.modes.current_mode_id == "ask-risky"
+        assert {mode.id for mode in session.modes.available_modes} == set(MODES)
         answer = await agent.prompt(session_id=session.session_id, prompt=words("go"))
         assert answer.stop_reason == "end_turn"
         await editor.until(lambda: editor.said() == "It is new.")

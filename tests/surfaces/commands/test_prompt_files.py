@@ -261,10 +261,12 @@ def test_a_named_agent_has_its_text_and_no_more_than_its_tools(
 @pytest.mark.parametrize(
     ("mode", "of_parent", "is_written"),
     [
-        ("plan", "ask", False),
+        ("plan", "ask-risky", False),
         ("permissionMode: plan", "yolo", False),
         ("yolo", "plan", False),
-        ("accept-edits", "ask", True),
+        ("accept-edits", "ask-risky", True),
+        ("accept-edits", "ask", False),
+        ("permissionMode: default", "auto", True),
     ],
 )
 def test_an_agent_may_be_more_careful_than_its_parent_and_never_less(
@@ -285,7 +287,7 @@ def test_an_agent_may_be_more_careful_than_its_parent_and_never_less(
 def test_an_agent_with_an_unknown_mode_is_broken(home: Path, workdir: Path) -> None:
     _write(workdir, ".hermes/agents/writer.md", "---\nmode: wild\n---\nWrite.\n")
     [broken] = (one for one in check_prompt_files(Installation(home, workdir)) if one.status == "warning")
-    assert "there is no mode 'wild'; there are: plan, ask, accept-edits, auto, yolo" in broken.detail
+    assert "there is no mode 'wild'; there are: plan, ask, ask-risky, accept-edits, auto, yolo" in broken.detail
 
 
 def test_an_unknown_agent_is_an_error_that_names_those_there_are(make_host: HostFactory, workdir: Path) -> None:

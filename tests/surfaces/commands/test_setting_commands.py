@@ -154,15 +154,15 @@ def test_the_mode_is_shown_and_changed(make_host: HostFactory) -> None:
     with ScriptedProvider([]) as provider:
         host = make_host(provider)
         prompt = Prompt(host)
-        assert "* ask " in prompt.type("/mode") and "  plan " in prompt.type("/mode")
+        assert "* ask-risky " in prompt.type("/mode") and "  plan " in prompt.type("/mode")
         assert prompt.type("/mode plan").startswith("Mode plan: ")
         assert host.approvals.modes.of(prompt.session.id) == "plan"
         assert "mode plan" in prompt.type("/status")
-        assert "This session has no sandbox, so it behaves as ask." in prompt.type("/mode auto")
+        assert "This session has no sandbox, so it behaves as ask-risky." in prompt.type("/mode auto")
         refused = prompt.refused("/mode careless")
-        assert "takes plan, ask, accept-edits, auto, yolo, not 'careless'" in refused
+        assert "takes plan, ask, ask-risky, accept-edits, auto, yolo, not 'careless'" in refused
         prompt.type("/new")
-        assert host.approvals.modes.of(prompt.session.id) == "ask"
+        assert host.approvals.modes.of(prompt.session.id) == "ask-risky"
 
 
 def test_config_shows_what_differs_or_what_is_asked_for_without_secrets(make_host: HostFactory) -> None:

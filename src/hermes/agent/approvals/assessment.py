@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hermes.agent.approvals import messages
 from hermes.agent.approvals.modes import asked, refuses
 from hermes.agent.approvals.rules import ApprovalRules
-from hermes.base.config.schema.modes import MODES, PermissionMode
+from hermes.base.config.schema.modes import DEFAULT_MODE, MODES, PermissionMode
 
 if TYPE_CHECKING:
     from hermes.agent.approvals.examination import Examination
@@ -91,7 +91,7 @@ def assess_call(
     examined: Examination,
     plugin: Decision | Sequence[Finding] = (),
     *,
-    mode: PermissionMode = "ask",
+    mode: PermissionMode = DEFAULT_MODE,
     is_sandboxed: bool = False,
     always_ask: bool = False,
 ) -> Assessment:
@@ -109,7 +109,7 @@ def assess_call(
 
         text = f"was chosen by the embedded model, whose {tool} calls are always asked about"
         return replace(base, decision=None, findings=(Finding(EMBEDDED_MODEL, text, ""), *base.found))
-    findings = _reasons_to_ask(rules, tool, base, plugin)
+    findings = _reasons_to_ask(rules, tool, examined, plugin, asks_changes=MODES[mode].asks_changes)
     if not findings:
         is_lenient = base.found and rules.for_tool(tool) == "allow"
         return replace(base, because=(f"approvals.tools allows {tool}",)) if is_lenient else base
@@ -147,10 +147,17 @@ def _refusal(
 
 
 def _reasons_to_ask(
-    rules: ApprovalRules, tool: str, examined: Assessment, plugin: Decision | Sequence[Finding]
+    rules: ApprovalRules,
+    tool: str,
+    examined: Examination,
+    plugin: Decision | Sequence[Finding],
+    *,
+    asks_changes: bool,
 ) -> tuple[Finding, ...]:
     rule = rules.for_tool(tool)
     found = () if rule == "allow" else examined.found
+    if asks_changes and rule is None:
+        found = (*found, *_changes(tool, examined))
     asked: list[Finding] = []
     if rule == "ask":
         from hermes.policy import Finding
@@ -159,3 +166,28 @@ def _reasons_to_ask(
     if not isinstance(plugin, Decision):
         asked += plugin
     return (*asked, *found)
+
+
+def _changes(tool: str, examined: Examination) -> tuple[Finding, ...]:
+    """What a call may change, for a mode that asks about every change: one rule for each kind of it.
+
+    An edit outside of the working folder has its own rule.
+    """
+    from hermes.policy import Finding
+
+    match examined.effect:
+        case "edit-inside":
+            return (Finding("edit", "changes a file", ""),)
+        case "command" if examined.command is not None:
+            if examined.only_reads:
+                return ()
+            from hermes.policy.judge import changes_in
+
+            found = changes_in(examined.command, cwd=examined.cwd)
+            if found or examined.found:
+                return found
+            return (Finding("command", "may change something", examined.command),)
+        case "command" | "plugin-tool" | "input":
+            return (Finding(f"tool:{tool}", f"uses {tool}, which may change something", ""),)
+        case _:
+            return ()

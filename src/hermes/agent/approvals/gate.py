@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from hermes.agent.approvals import messages
 from hermes.agent.approvals.assessment import ALLOWED, EMBEDDED_MODEL, Decision, assess_call
 from hermes.agent.approvals.model_approval import ModelApproval
-from hermes.agent.approvals.modes import KEEP_CHANGE, OUTSIDE_SANDBOX, SessionModes, more_careful
+from hermes.agent.approvals.modes import KEEP_CHANGE, OUTSIDE_SANDBOX, SessionModes
 from hermes.agent.approvals.responder import ApprovalRequest, Responder, Responders
 from hermes.agent.approvals.rules import ApprovalRules
-from hermes.base.config.schema.modes import MODES, UNASKED_MODE, PermissionMode
+from hermes.base.config.schema.modes import MODES, UNASKED_MODE, PermissionMode, more_careful
 from hermes.base.errors import HermesError
 from hermes.base.sanitize import Redactor
 from hermes.base.scope import SCHEDULED, Scope
@@ -125,7 +125,9 @@ class Approvals:
 
         scope = context.scope
         began = self._session_began(scope.session_id)
-        return examine_call(tool, args, context, self._home, began, telling_apart=MODES[self.mode_of(scope)].only_reads)
+        mode = MODES[self.mode_of(scope)]
+        telling_apart = mode.only_reads or mode.asks_changes
+        return examine_call(tool, args, context, self._home, began, telling_apart=telling_apart)
 
     def decide(
         self,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from hermes.base.config.schema.modes import DEFAULT_MODE
+
 if TYPE_CHECKING:
     from hermes.policy import Finding
 
@@ -46,7 +48,7 @@ def plan_mode(tool: str) -> str:
     """The call changes something, and the session only plans."""
     return (
         f"{tool} was not run: this session is in plan mode, in which only reading is allowed. Finish the plan and "
-        f"present it to the user, who can leave plan mode with /mode ask."
+        f"present it to the user, who can leave plan mode with /mode {DEFAULT_MODE}."
     )
 
 
@@ -108,8 +110,10 @@ def headless(findings: Sequence[Finding], *, is_child: bool) -> str:
             f"and report to the agent that gave you the task what you need and why."
         )
     rules = ", ".join(dict.fromkeys(finding.rule for finding in findings))
+    by_mode = all(finding.rule.partition(":")[0] in ("edit", "command") for finding in findings)
+    mode = f"with --mode {DEFAULT_MODE} (the mode ask asks about every change), " if by_mode else ""
     return (
         f"{needs} This run has no one to ask, so it was not run. Find a way that needs no approval, or tell the "
-        f"user: they may allow it with --yolo, with 'hermes config set approvals.headless allow', or for good with "
-        f"'hermes config set command_allowlist [{rules}]'."
+        f"user: they may allow it {mode}with --yolo, with 'hermes config set approvals.headless allow', or for good "
+        f"with 'hermes config set command_allowlist [{rules}]'."
     )

@@ -72,17 +72,11 @@ def asked(
     traits = MODES[mode]
     if traits.never_asks:
         return ()
-    if traits.edits_outside and effect == "edit-outside":
+    if traits.edits_outside:
         return tuple(finding for finding in findings if finding.rule != WRITE_OUTSIDE)
     if traits.trusts_sandbox and is_sandboxed and effect in ("command", "read-only-command", "input"):
         return tuple(finding for finding in findings if finding.rule in _LEAVES_SANDBOX or ":" in finding.rule)
     return tuple(findings)
-
-
-def more_careful(mode: PermissionMode, other: PermissionMode | Literal[""]) -> PermissionMode:
-    """Of two modes the one that lets less run. Empty is no wish."""
-    order = list(MODES)
-    return other if other and order.index(other) < order.index(mode) else mode
 
 
 class SessionModes:

@@ -7,7 +7,7 @@ from copy import copy
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hermes.base.config.schema.modes import DEFAULT_MODE, MODES, PermissionMode
+from hermes.base.config.schema.modes import DEFAULT_MODE, PermissionMode, more_careful
 from hermes.base.config.schema.sections import Config, ToolRule
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class ApprovalRules:
     def for_callers(self) -> ApprovalRules:
         """The rules for callers: what the owner approved permanently, or runs without asking, is not theirs."""
         rules = copy(self)
-        rules.permission_mode = self.permission_mode if MODES[self.permission_mode].only_reads else DEFAULT_MODE
+        rules.permission_mode = more_careful(self.permission_mode, DEFAULT_MODE)
         rules._allowed = frozenset[str]()
         rules._listed = []
         return rules

@@ -82,6 +82,12 @@ def _file(shell: Shell, call: Call, path: str, language: str) -> None:
             _look_at_calls(shell, call, code)
 
 
+def has_code(program: str, args: list[str]) -> bool:
+    """Whether a program is an interpreter whose options hold the code that it runs."""
+    language = program if program in INLINE else without_version(program)
+    return language in INLINE and _code_and_operands(language, args)[0] is not None
+
+
 def _code_and_operands(language: str, args: list[str]) -> tuple[str | None, list[str]]:
     """The code in the options, if any, and the remaining arguments."""
     letters, long = INLINE[language]

@@ -80,8 +80,10 @@ def _report_unknown(shell: Shell, call: Call, text: str) -> None:
         shell.report("remote-script", call.source)
     if DECODED in text:
         shell.report("decode-then-execute", call.source)
-    if UNKNOWN in text and not known_part(text).strip():
-        shell.report("unknown-script", call.source)
+    if UNKNOWN in text:
+        shell.unseen(call)
+        if not known_part(text).strip():
+            shell.report("unknown-script", call.source)
 
 
 def run_flow(shell: Shell, call: Call, flow: Flow, arguments: list[str] | None = None, *, here: bool = False) -> Flow:
@@ -92,6 +94,8 @@ def run_flow(shell: Shell, call: Call, flow: Flow, arguments: list[str] | None =
         shell.report("decode-then-execute", call.source)
     elif flow.text is None and flow.origin == "program":
         shell.report("unknown-script", call.source)
+    if flow.text is None:
+        shell.unseen(call)
     if not flow.text:
         return PROGRAM
     if here:

@@ -77,6 +77,9 @@ class Shell:
         for key in broken_rules(call):
             self.report(key, call.source)
 
+    def unseen(self, call: Call) -> None:
+        """Called when a call runs a script of which the text is not known."""
+
     def findings_of(self, words: list[str], like: Call) -> Findings:
         """What would be found in a command."""
         findings, self._findings = self._findings, Findings()

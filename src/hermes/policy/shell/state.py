@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 Value = str | list[str]
+#: Stands for the search path that a command starts with.
+START_PATH = "/usr/local/bin:/usr/bin:/bin"
 #: Longer values, in characters or members, become unknown.
 _LONGEST_VALUE = 65_536
 
@@ -137,6 +139,6 @@ def starting_variables(paths: PathContext) -> dict[str, Value]:
         "IFS": " ",
         "SHELL": "/bin/bash",
         "BASH": "/bin/bash",
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "PATH": START_PATH,
         "USER": paths.home.rpartition("/")[2],
     }

@@ -35,7 +35,7 @@ def test_a_dangerous_command_waits_for_the_persons_word(home: Path, workdir: Pat
             assert f"The agent wants to run this command:\n    {DANGEROUS}; echo done\n" in terminal.text
             assert "s left)" not in terminal.text, "a person may take any time"
             terminal.send("/status")
-            terminal.wait_for("Approvals  mode ask")
+            terminal.wait_for("Approvals  mode ask-risky")
             terminal.send("yes maybe")
             terminal.wait_for("answer o (once)")
             terminal.send(typed)

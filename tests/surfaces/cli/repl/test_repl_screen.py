@@ -50,7 +50,7 @@ def test_commands_are_run_completed_and_never_sent_to_the_model(home: Path, work
             terminal.type(TAB)
             terminal.wait_for("> /status")
             terminal.type(ENTER)
-            terminal.wait_for("Approvals  mode ask")
+            terminal.wait_for("Approvals  mode ask-risky")
             terminal.send("/stauts")
             terminal.wait_for("did you mean 'status'?")
             terminal.type("look at ./a")
@@ -320,7 +320,7 @@ def test_a_key_changes_the_mode_and_the_status_line_shows_it(home: Path, workdir
                 terminal.type(SHIFT_TAB)
                 terminal.wait_for(f"Mode {mode}: ")
                 terminal.wait_for(f" · {mode}")
-            assert "so it behaves as ask." in terminal.text
+            assert "so it behaves as ask-risky." in terminal.text
             terminal.send("Do something.")
             terminal.wait_for("So much for the plan.")
             terminal.type(SHIFT_TAB)

@@ -177,7 +177,7 @@ def test_a_command_is_explained_and_not_run(
 ) -> None:
     line = f"touch ran; {command}"
     found = document(capsys, "explain", line, "--cwd", str(workdir))
-    assert (found["command"], found["cwd"], found["mode"]) == (line, str(workdir), "ask")
+    assert (found["command"], found["cwd"], found["mode"]) == (line, str(workdir), "ask-risky")
     assert (found["decision"], found["outcome"], found["because"]) == (decision, outcome, because)
     assert [finding["rule"] for finding in found["findings"]] == rules
     assert all(finding["part"] in line and finding["description"] for finding in found["findings"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hermes.agent.session import Session
+from hermes.base.config.schema.modes import DEFAULT_MODE
 from hermes.host import Host
 from hermes.journal.usage.spending import session_spending
 from hermes.surfaces.cli.terminal import cells, fitted, one_line
@@ -78,7 +79,7 @@ def _context(facts: StatusFacts) -> str:
 def shown_mode(host: Host, session: Session) -> str:
     """The permission mode of a session, unless it is the usual one."""
     mode = host.approvals.modes.of(session.id)
-    return "" if mode == "ask" else mode
+    return "" if mode == DEFAULT_MODE else mode
 
 
 def conversation_facts(conversation: Conversation) -> StatusFacts:
