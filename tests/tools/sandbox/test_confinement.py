@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import http.server
 import os
 import socket
 import subprocess
-import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hermes.tools.sandbox.backend import SandboxBackend, SandboxProbe, cached_probe, store_probe
 from hermes.tools.sandbox.git_config import runs_code
-from hermes.tools.sandbox.proxy import is_allowed
 from hermes.tools.sandbox.sandbox import FOLDER_PREFIX
 from support.sandbox_rig import SandboxRig
 
@@ -425,103 +422,7 @@ def test_a_refusal_is_told_as_such(make_rig: MakeRig, backend: SandboxBackend) -
     assert "sandbox" not in rig.run("echo permission denied")
 
 
-# -- the network ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def web() -> Generator[int]:
-    class Page(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            body = f"path {self.path}".encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Nothing is printed."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_address[1]
-        server.shutdown()
-
-
-_GET = (
-    "python3 -c 'import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())' "
-    "http://{host}:{port}/page?a=b"
-)
-_DIRECT = "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 5)'"
-
-
-@pytest.mark.parametrize(
-    ("setting", "principal", "reachable"),
-    [("auto", "", True), ("auto", "bob", False), ("on", "bob", True), ("off", "", False)],
-)
-def test_who_has_a_network(
-    make_rig: MakeRig, backend: SandboxBackend, web: int, setting: str, principal: str, reachable: bool
-) -> None:
-    rig = make_rig(backend, network=setting, principal=principal)
-    result = rig.run(_DIRECT.format(port=web))
-    assert (result["exit_code"] == 0) is reachable
-    if not reachable:
-        assert "the network is off (terminal.network)" in result["sandbox"]
-
-
-def test_a_list_of_hosts(make_rig: MakeRig, bubblewrap: SandboxBackend, web: int) -> None:
-    rig = make_rig(bubblewrap, network=[f"localhost:{web}"])
-    assert rig.works(_GET.format(host="localhost", port=web)) == "path /page?a=b"
-    refused = rig.run(_GET.format(host="127.0.0.1", port=web))
-    assert refused["exit_code"] != 0
-    assert rig.run(_DIRECT.format(port=web))["exit_code"] != 0  # past the proxy there is nothing
-    assert (
-        f"only localhost:{web} can be reached (terminal.network)"
-        in rig.run("python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80), 5)'")["sandbox"]
-    )
-
-
-def test_a_tunnel_through_the_proxy(make_rig: MakeRig, bubblewrap: SandboxBackend, web: int) -> None:
-    rig = make_rig(bubblewrap, network=[f"localhost:{web}"])
-    script = (
-        "import os, socket, urllib.parse as u\n"
-        "p = u.urlsplit(os.environ['https_proxy'])\n"
-        "def ask(text):\n"
-        "    s = socket.create_connection((p.hostname, p.port), 20)\n"
-        "    s.sendall(text.encode()); out = b''\n"
-        "    while b'\\r\\n\\r\\n' not in out: out += s.recv(999) or b'\\r\\n\\r\\n'\n"
-        "    return s, out.split(b'\\r\\n')[0].decode()\n"
-        f"s, line = ask('CONNECT localhost:{web} HTTP/1.1\\r\\n\\r\\n'); print(line)\n"
-        "s.sendall(b'GET /x HTTP/1.0\\r\\n\\r\\n'); print(s.makefile().read().splitlines()[-1])\n"
-        f"print(ask('CONNECT example.invalid:{web} HTTP/1.1\\r\\n\\r\\n')[1])\n"
-        "print(ask('GET ftp://localhost/ HTTP/1.1\\r\\n\\r\\n')[1])\n"
-    )
-    (rig.workspace / "ask.py").write_text(script)
-    assert rig.works("python3 ask.py").splitlines() == [
-        "HTTP/1.1 200 Connection established",
-        "path /x",
-        "HTTP/1.1 403 Forbidden",
-        "HTTP/1.1 400 Bad Request",
-    ]
-
-
-def test_a_list_of_hosts_is_an_error_where_it_cannot_be_enforced(make_rig: MakeRig) -> None:
-    rig = make_rig(SandboxBackend("landlock"), network=["example.org"])
-    result = rig.run("echo x > ran.txt")
-    assert "terminal.network is a list of hosts, which needs bubblewrap" in result["error"]
-    assert not (rig.workspace / "ran.txt").exists()
-
-
-def test_which_hosts_a_list_allows() -> None:
-    allowed = ["Example.org", "*.example.net", "localhost:8080"]
-    for server in (("example.org", 443), ("EXAMPLE.ORG.", 80), ("a.b.example.net", 443), ("localhost", 8080)):
-        assert is_allowed(*server, allowed), server
-    for server in (
-        *(("example.org", 22), ("www.example.org", 443), ("example.net", 443), ("evilexample.net", 443)),
-        *(("localhost", 80), ("127.0.0.1", 8080), ("", 443)),
-    ):
-        assert not is_allowed(*server, allowed), server
+# -- services and private folders ------------------------------------------------------------------------------------
 
 
 def test_no_socket_of_a_service_is_reachable(make_rig: MakeRig, bubblewrap: SandboxBackend, folder: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from hermes.tools.sandbox.backend import SandboxBackend
+from support.git_server import serve_git
 from support.sandbox_rig import SandboxRig, outside
 
 MakeRig = Callable[..., SandboxRig]
@@ -71,69 +72,10 @@ def test_push_to_a_repository_in_a_writable_folder(make_rig: MakeRig, backend: S
     assert outside(["git", "--git-dir", str(shared), "log", "--format=%s", "main"], folder) == "one"
 
 
-class GitBackend(http.server.BaseHTTPRequestHandler):
-    """Serves one bare repository over HTTP, for those who know the password."""
-
-    repositories = ""
-
-    def do_GET(self) -> None:
-        self._serve()
-
-    def do_POST(self) -> None:
-        self._serve()
-
-    def _serve(self) -> None:
-        if self.headers.get("Authorization", "") != "Basic bWU6cGFzc2VkLW9uLXNlY3JldA==":  # me:passed-on-secret
-            self.send_response(401)
-            self.send_header("WWW-Authenticate", 'Basic realm="git"')
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        import subprocess
-
-        path, _, query = self.path.partition("?")
-        length = int(self.headers.get("Content-Length") or 0)
-        done = subprocess.run(
-            ["git", "http-backend"],
-            input=self.rfile.read(length),
-            capture_output=True,
-            check=False,
-            env={
-                **os.environ,
-                "GIT_PROJECT_ROOT": self.repositories,
-                "GIT_HTTP_EXPORT_ALL": "1",
-                "PATH_INFO": path,
-                "QUERY_STRING": query,
-                "REQUEST_METHOD": self.command,
-                "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-                "REMOTE_USER": "me",
-            },
-        )
-        head, _, body = done.stdout.partition(b"\r\n\r\n")
-        self.send_response(200)
-        for line in head.decode().splitlines():
-            name, _, value = line.partition(": ")
-            if name.lower() != "status":
-                self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Nothing is printed."""
-
-
 @pytest.fixture
 def git_server(folder: Path) -> Generator[tuple[str, Path]]:
-    bare = folder / "served" / "project.git"
-    bare.parent.mkdir()
-    outside(["git", "init", "-q", "--bare", str(bare)], folder)
-    outside(["git", "--git-dir", str(bare), "config", "http.receivepack", "true"], folder)
-    handler = type("Handler", (GitBackend,), {"repositories": str(bare.parent)})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"127.0.0.1:{server.server_address[1]}/project.git", bare
-        server.shutdown()
+    with serve_git(folder) as served:
+        yield served
 
 
 def test_push_over_the_network_with_a_credential_that_was_passed_on(
@@ -142,13 +84,13 @@ def test_push_over_the_network_with_a_credential_that_was_passed_on(
     address, bare = git_server
     monkeypatch.setenv("PUSH_TOKEN", "passed-on-secret")
     push = f"git push -q http://me:$PUSH_TOKEN@{address} main"
-    withheld = make_rig(backend)
+    withheld = make_rig(backend, network="on")
     withheld.git("init", "-q", "-b", "main")
     withheld.works("echo x > a && git add a && git commit -qm one")
     refused = withheld.run(f"GIT_TERMINAL_PROMPT=0 {push}")
     assert refused["exit_code"] != 0
     assert "PUSH_TOKEN" in refused["hint"]
-    passed = make_rig(backend, env_passthrough=["PUSH_TOKEN"])
+    passed = make_rig(backend, network="on", env_passthrough=["PUSH_TOKEN"])
     passed.works(push)
     assert outside(["git", "--git-dir", str(bare), "log", "--format=%s", "main"], bare) == "one"
 
@@ -175,7 +117,10 @@ def python() -> str:
 
 
 @pytest.mark.slow
-def test_pip_installs_into_a_virtual_environment_of_the_workspace(rig: SandboxRig, folder: Path) -> None:
+def test_pip_installs_into_a_virtual_environment_of_the_workspace(
+    make_rig: MakeRig, backend: SandboxBackend, folder: Path
+) -> None:
+    rig = make_rig(backend, network="on")
     index = folder / "index"
     (index / "kiwi-fruit").mkdir(parents=True)
     wheel = make_wheel(index / "kiwi-fruit")

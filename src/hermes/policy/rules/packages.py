@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from hermes.policy.call import Call
+from hermes.policy.registries import REGISTRY_HOSTS
 from hermes.policy.rules.rule import Rule
 from hermes.policy.shell.words import by_program, names
 
@@ -115,11 +116,13 @@ _RUNS_PACKAGE = names("exec x dlx run tool")
 _INSTALLS = names(
     "install i add download wheel sync get ci update require install-extension cask upgrade in localinstall"
 )
-#: An address that is not this machine; a version control system or a host may stand before it.
+_THIS_MACHINE = r"localhost|127(?:\.\d+){3}|\[::1\]|0\.0\.0\.0"
+_REGISTRY = "|".join(map(re.escape, REGISTRY_HOSTS))
+_HOST_ENDS = r"(?::\d+)?(?:[/?#]|$)"
+#: An address that is neither this machine nor a registry; a version control system or a host may stand before it.
 _ADDRESS = re.compile(
-    r"(?:\w+\+)?\w+://(?!localhost\b|127\.|\[::1\]|0\.0\.0\.0|(?:pypi|rubygems|npmjs)\.org\b|registry\.(?:npmjs\.org|yarnpkg\.com)"
-    r"|download\.pytorch\.org|(?:index\.|static\.)?crates\.io|proxy\.golang\.org)|(?:github|gitlab|bitbucket|gist|git):[^:]|git@[\w.-]+:"
-    r"|[\w.-]+\s*@\s*(?:git\+)?https?://",
+    rf"(?:\w+\+)?\w+://(?!(?:{_THIS_MACHINE}|{_REGISTRY}){_HOST_ENDS})"
+    r"|(?:github|gitlab|bitbucket|gist|git):[^:]|git@[\w.-]+:|[\w.-]+\s*@\s*(?:git\+)?https?://",
     re.IGNORECASE,
 )
 #: Package files that a manager of the system installs, without any of its sources.
@@ -192,7 +195,7 @@ def _fetches_workload(call: Call) -> bool:
     return not wanted.isdisjoint(call.args[:3]) and any(_REMOTE_FILE.match(word) for word in call.args)
 
 
-_REMOTE_FILE = re.compile(r"(?:-f|--filename=)?https?://(?!localhost\b|127\.|\[::1\])", re.IGNORECASE)
+_REMOTE_FILE = re.compile(rf"(?:-f|--filename=)?https?://(?!(?:{_THIS_MACHINE}){_HOST_ENDS})", re.IGNORECASE)
 
 
 def _removes_environment(call: Call) -> bool:

@@ -18,6 +18,7 @@ from hermes.tools.terminal.environment import child_environment
 
 if TYPE_CHECKING:
     from hermes.tools.sandbox.backend import SandboxBackend, SandboxProbe
+    from hermes.tools.sandbox.network import Reach, SandboxNetwork
     from hermes.tools.sandbox.profile import SandboxMode
     from hermes.tools.sandbox.proxy import ProxyNetwork
     from hermes.tools.sandbox.sandbox import PrivateFolder, Sandbox
@@ -58,6 +59,8 @@ class Confinement(msgspec.Struct, frozen=True):
     #: Variables of this process that hold a secret, which the child does not get.
     withheld: frozenset[str] = frozenset()
     sandbox: Sandbox | None = None
+    #: The only hosts that the child can connect to; None where the sandbox has all of the network, or none.
+    reach: Reach | None = None
 
     def start(
         self, arguments: Sequence[str], cwd: str, start: Callable[[Sequence[str], str, Mapping[str, str]], T]
@@ -68,7 +71,7 @@ class Confinement(msgspec.Struct, frozen=True):
         """
         if self.sandbox is None:
             return start(arguments, cwd, self.environment)
-        return self.sandbox.start(arguments, cwd, self.environment, start)
+        return self.sandbox.start(arguments, cwd, self.environment, start, self.reach)
 
     def ended(self) -> Sequence[UndoneChange]:
         """To be called when the process has ended: what it did that was undone."""
@@ -78,9 +81,9 @@ class Confinement(msgspec.Struct, frozen=True):
         """A path as the child process uses it, as it is called outside of its sandbox."""
         return path if self.sandbox is None else self.sandbox.outer_path(path)
 
-    def note(self, output: str) -> str:
-        """For a command that failed: one sentence when the sandbox may be the reason; else empty."""
-        return "" if self.sandbox is None else self.sandbox.note(output)
+    def note(self, output: str, *, failed: bool) -> str:
+        """One sentence when the sandbox may be why a command ``failed``, or refused a connection; else empty."""
+        return "" if self.sandbox is None else self.sandbox.note(output, self.reach, failed=failed)
 
 
 class Confinements:
@@ -116,11 +119,18 @@ class Confinements:
     # -- confinements -------------------------------------------------------------------------------------------
 
     def of_command(
-        self, scope: Scope, workspace: Path, *, outside: bool = False, only_reads: bool = False
+        self,
+        scope: Scope,
+        workspace: Path,
+        *,
+        outside: bool = False,
+        only_reads: bool = False,
+        ask: Callable[[str, int], bool] | None = None,
     ) -> Confinement:
         """The confinement of a command that a tool runs. ``outside``: it was approved to run without a sandbox.
 
-        ``only_reads``: it was let through because it reads; a machine with a sandbox holds it to that.
+        ``only_reads``: it was let through because it reads; a machine with a sandbox holds it to that. ``ask`` has a
+        person decide about a host and a port that it may not reach without asking.
         ``SandboxUnavailable`` when there has to be a sandbox and this machine has none.
         """
         self._hide_memory()
@@ -128,7 +138,8 @@ class Confinements:
         built = child_environment(os.environ, self.redactor, self._settings.env_passthrough, minimal=is_caller)
         sandbox = None if outside else self._sandbox(scope, workspace, only_reads=only_reads)
         # The names of the owner's variables are no business of a caller.
-        return Confinement(built.variables, frozenset() if is_caller else built.withheld, sandbox)
+        withheld = frozenset[str]() if is_caller else built.withheld
+        return Confinement(built.variables, withheld, sandbox, sandbox and sandbox.reach(ask))
 
     def of_hook_command(self, scope: Scope, workspace: Path, files: Sequence[str] | None = None) -> Confinement:
         """The confinement of a hook command. It is the owner's program, also when the work of a caller runs it.
@@ -138,7 +149,7 @@ class Confinements:
         self._hide_memory()
         built = child_environment(os.environ, self.redactor, self._settings.env_passthrough)
         sandbox = None if files is None else self._sandbox(scope, workspace, tuple(files), "hook")
-        return Confinement(built.variables, built.withheld, sandbox)
+        return Confinement(built.variables, built.withheld, sandbox, sandbox and sandbox.reach())
 
     def keep(self, change: UndoneChange) -> str:
         """Make a change after all that was undone; one sentence about it."""
@@ -185,8 +196,8 @@ class Confinements:
                     f"its entry asks for a sandbox, and this machine has none: {self.probe().summary}"
                 )
             with self._lock:
-                sandbox = self._make(backend, _Wanted("workspace", "", str(workspace)))
-        return Confinement({**built.variables, **added}, built.withheld, sandbox)
+                sandbox = self._make(backend, _Wanted("workspace", "", str(workspace), use="hook"))
+        return Confinement({**built.variables, **added}, built.withheld, sandbox, sandbox and sandbox.reach())
 
     def _hide_memory(self) -> None:
         if self._hides_memory:
@@ -246,8 +257,7 @@ class Confinements:
 
         settings, principal, use = self._settings, wanted.principal, wanted.use
         agent = os.environ.get("SSH_AUTH_SOCK", "") if "SSH_AUTH_SOCK" in settings.env_passthrough else ""
-        proxy = None if use == "script" else self._proxy_for(backend)
-        has_network = settings.network == "on" or (settings.network == "auto" and not principal)
+        network = self._network(backend, wanted)
         home = os.path.expanduser("~")
         secrets = [str(self._hermes_home)] if self._hermes_home else []
         seen = [*wanted.shown, *([agent] if agent and not principal else [])]
@@ -264,23 +274,34 @@ class Confinements:
             secrets=secrets,
             writable=[os.path.expanduser(path) for path in settings.sandbox_write],
             shown=seen,
-            network=has_network and use != "script",
+            network=network.is_on,
         )
         folder = self._private_folder(principal)
-        return Sandbox(backend, profile, folder, passed=settings.env_passthrough, proxy=proxy)
+        proxy = None if network.hosts is None else self._proxy_network()
+        return Sandbox(backend, profile, folder, passed=settings.env_passthrough, network=network, proxy=proxy)
 
-    def _proxy_for(self, backend: SandboxBackend) -> ProxyNetwork | None:
-        hosts = self._settings.network
-        if isinstance(hosts, str):
-            return None
-        if backend.is_reduced:
+    def _network(self, backend: SandboxBackend, wanted: _Wanted) -> SandboxNetwork:
+        from hermes.tools.sandbox.network import network_of
+
+        network = network_of(
+            "off" if wanted.use == "script" else self._settings.network,
+            wanted.workspace,
+            principal=wanted.principal,
+            is_attended=self._is_attended,
+            is_program=wanted.use != "command",
+            has_proxy=not backend.is_reduced,
+        )
+        if network.hosts is not None and backend.is_reduced:
             raise SandboxUnavailable(
                 f"terminal.network is a list of hosts, which needs bubblewrap; found {self.probe().summary}. "
                 f"Install bubblewrap, or: hermes config set terminal.network off"
             )
+        return network
+
+    def _proxy_network(self) -> ProxyNetwork:
         from hermes.tools.sandbox.proxy import ProxyNetwork
 
-        self._proxy = self._proxy or ProxyNetwork(hosts)
+        self._proxy = self._proxy or ProxyNetwork()
         return self._proxy
 
     def _private_folder(self, principal: str) -> str:

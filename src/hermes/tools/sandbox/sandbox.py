@@ -17,8 +17,9 @@ from typing import TypeVar
 
 from hermes.tools.sandbox.backend import SandboxBackend
 from hermes.tools.sandbox.bubblewrap import TEMPORARY
+from hermes.tools.sandbox.network import Reach, SandboxNetwork
 from hermes.tools.sandbox.profile import SandboxProfile, is_inside
-from hermes.tools.sandbox.proxy import ProxyNetwork
+from hermes.tools.sandbox.proxy import ProxyNetwork, proxy_variables
 from hermes.tools.sandbox.undone import UndoneChange
 from hermes.tools.sandbox.watch import AutoRunWatch
 
@@ -64,6 +65,7 @@ class Sandbox:
         *,
         passed: Sequence[str] = (),
         proxy: ProxyNetwork | None = None,
+        network: SandboxNetwork | None = None,
     ) -> None:
         """``temporary`` is the private folder of the principal; ``passed`` are variables that the owner passed on."""
         self.backend = backend
@@ -71,12 +73,17 @@ class Sandbox:
         self._temporary = temporary
         self._passed = passed
         self._proxy = proxy
+        self._network = network or SandboxNetwork()
         self._watch = AutoRunWatch(profile, os.path.join(temporary, "undone")) if profile.mode == "workspace" else None
 
     @property
     def _inner_temporary(self) -> str:
         """The temporary folder as a command sees it."""
         return TEMPORARY if self.backend.name == "bubblewrap" else self._temporary
+
+    def reach(self, ask: Callable[[str, int], bool] | None = None) -> Reach | None:
+        """What one command in it can connect to, where that is some hosts. ``ask`` decides about others."""
+        return None if self._proxy is None else self._network.reach(ask)
 
     def outer_path(self, path: str) -> str:
         """A path that a command uses, as it is called outside of the sandbox."""
@@ -93,12 +100,14 @@ class Sandbox:
         cwd: str,
         environment: Mapping[str, str],
         start: Callable[[Sequence[str], str, Mapping[str, str]], T],
+        reach: Reach | None = None,
     ) -> T:
-        """Start a process in it. Each start needs one ``ended``."""
+        """Start a process in it, which reaches only some hosts with ``reach``. Each start needs one ``ended``."""
         variables = self._environment(environment)
         outer = self.profile.workspace if self.backend.name == "bubblewrap" else cwd
-        if self._proxy is not None:
-            arguments = self._proxy.wrap(arguments, self._temporary, self._inner_temporary)
+        if self._proxy is not None and reach is not None:
+            variables |= proxy_variables(reach, self._inner_temporary, environment)
+            arguments = self._proxy.wrap(arguments, self._temporary, self._inner_temporary, reach)
         if self._watch is not None:
             self._watch.command_starts()
         try:
@@ -125,21 +134,23 @@ class Sandbox:
         variables.update({name: f"{temporary}/{folder}" for name, folder in _CACHES.items()})
         return {**variables, "TMPDIR": temporary, "TMP": temporary, "TEMP": temporary}
 
-    def note(self, output: str) -> str:
-        """For a command that failed: one sentence when the sandbox may be the reason; else empty."""
+    def note(self, output: str, reach: Reach | None = None, *, failed: bool = True) -> str:
+        """One sentence when the sandbox may be why a command ``failed``, or refused a connection; else empty."""
         profile = self.profile
         limits: list[str] = []
-        if _FILES_REFUSED.search(output):
+        if failed and _FILES_REFUSED.search(output):
             folders = ", ".join(dict.fromkeys(profile.roots()))
             limits.append(f"only {folders} and TMPDIR can be changed" if folders else "only TMPDIR can be changed")
             limits.append("credentials and files that run code by themselves cannot")
-        if not profile.network and _NETWORK_REFUSED.search(output):
-            hosts = "the network is off" if self._proxy is None else f"only {self._proxy.described()} can be reached"
-            limits.append(f"{hosts} (terminal.network)")
+        is_cut_off = failed and not profile.network and _NETWORK_REFUSED.search(output) is not None
+        if reach is not None:
+            limits += filter(None, [reach.note(failed=is_cut_off)])
+        elif is_cut_off:
+            limits.append(self._network.offline)
         if not limits:
             return ""
-        where = f"This ran in the sandbox (terminal.sandbox: {profile.mode}), which may be why it failed"
-        return f"{where}: {'; '.join(limits)}"
+        where = f"This ran in the sandbox (terminal.sandbox: {profile.mode})"
+        return f"{where}{', which may be why it failed' if failed else ''}: {'; '.join(limits)}"
 
 
 class PrivateFolder:

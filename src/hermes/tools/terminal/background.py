@@ -80,6 +80,10 @@ class BackgroundProcess:
 
         return strip_escapes(self._output.text())
 
+    def refused(self) -> str:
+        """One sentence about the connections that its sandbox refused so far; empty without any."""
+        return self._confinement.note("", failed=False)
+
     def when_ended(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Register a callback for the end of the command and its output. Returns a function that removes it."""
         self._waiting.append(callback)

@@ -120,6 +120,7 @@ _ACTIONS: dict[str, Callable[[BackgroundProcess, Args, ToolContext], str]] = {
 
 
 def _facts(process: BackgroundProcess) -> dict[str, Any]:
+    refused = process.refused()
     return {
         "session_id": process.id,
         "command": process.command,
@@ -127,6 +128,7 @@ def _facts(process: BackgroundProcess) -> dict[str, Any]:
         "pid": process.pid,
         "uptime_seconds": round(process.uptime, 1),
         **_exit(process),
+        **({"sandbox": refused} if refused else {}),
     }
 
 

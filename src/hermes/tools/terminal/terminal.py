@@ -126,7 +126,7 @@ def _run_in_foreground(
 
 
 def _sandbox_note(confinement: Confinement, output: str, code: int, context: ToolContext) -> str:
-    note = confinement.note(output) if code != 0 else ""
+    note = confinement.note(output, failed=code != 0)
     if note and context.confinements.can_leave(context.scope):
         note += ". If it has to run outside, repeat it with outside_sandbox=true: the user is asked"
     return note

@@ -1,0 +1,206 @@
+"""The network of a command in a sandbox: all of it, none, or some hosts, by the settings and whom it works for.
+
+Hosts are patterns: ``example.org`` and ``*.example.org`` for the ports 80 and 443, ``example.org:8443`` for one port.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from hermes.tools.sandbox.repositories import Repositories, git_folders, read_regular
+
+_USUAL_PORTS = frozenset({80, 443})
+_SSH_PORT = 22
+_GIT_PORT = 9418
+#: Ports of the ways in which git reaches a remote, where they are not the usual ones.
+_PORTS = {"ssh": _SSH_PORT, "git+ssh": _SSH_PORT, "ssh+git": _SSH_PORT, "git": _GIT_PORT}
+_LONGEST_CONFIGURATION = 262_144
+
+#: The member of a list that stands for what ``auto`` gives.
+AUTO = "auto"
+
+NetworkSetting = Literal["auto", "on", "off"] | list[str]
+
+_NO_PROXY = (
+    "the network is off: only bubblewrap can hold a command to some hosts, and this machine does not have it; "
+    "to give all of it: hermes config set terminal.network on"
+)
+
+
+def is_allowed(host: str, port: int, patterns: Iterable[str]) -> bool:
+    """Whether a pattern fits a host."""
+    host = host.lower().rstrip(".")
+    for pattern in patterns:
+        name, wanted = split_pattern(pattern)
+        is_host = host.endswith(name[1:]) if name.startswith("*.") else host == name
+        if is_host and (port == wanted if wanted else port in _USUAL_PORTS):
+            return True
+    return False
+
+
+def split_pattern(pattern: str) -> tuple[str, int]:
+    """The name and the port of a pattern; 0 when it names none. An IPv6 address is written in brackets."""
+    text = pattern.strip().lower()
+    name, _, port = text.rpartition(":")
+    if not name or not port.isdigit() or (":" in name and not name.endswith("]")):
+        name, port = text, "0"
+    return name.strip("[]").rstrip("."), int(port)
+
+
+def pattern_of(host: str, port: int) -> str:
+    """The pattern for one host and port."""
+    name = f"[{host}]" if ":" in host else host
+    return (name if port in _USUAL_PORTS else f"{name}:{port}").lower().rstrip(".")
+
+
+class Reach:
+    """What one command may connect to, and what it was refused. Thread-safe."""
+
+    def __init__(
+        self, hosts: Sequence[str], setting: NetworkSetting = AUTO, ask: Callable[[str, int], bool] | None = None
+    ) -> None:
+        """``ask`` has a person decide about a host that is not among them; without it such a host is refused."""
+        self.hosts = tuple(hosts)
+        self._setting = setting
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._answers: dict[tuple[str, int], bool] = {}
+
+    def allows(self, host: str, port: int) -> bool:
+        """Whether the command may connect. A question is asked once, however often the command tries."""
+        if is_allowed(host, port, self.hosts):
+            return True
+        server = host.lower().rstrip("."), port
+        with self._lock:
+            if server not in self._answers:
+                self._answers[server] = self._ask is not None and self._ask(*server)
+            return self._answers[server]
+
+    @property
+    def refused(self) -> list[str]:
+        """The hosts that it was refused, as patterns."""
+        return [pattern_of(*server) for server, allowed in list(self._answers.items()) if not allowed]
+
+    def note(self, *, failed: bool) -> str:
+        """For the result of the command: what it was refused, or when it ``failed`` to connect, what it can reach."""
+        refused, setting = self.refused, self._setting
+        if refused and self._ask is not None:
+            return f"the user refused the connection to {', '.join(refused)}"
+        is_auto = AUTO in setting
+        reachable = (
+            "package registries, the remotes of this workspace's repositories and hosts that terminal.network lists"
+            if is_auto
+            else ", ".join(self.hosts) or "no host"
+        )
+        if refused:
+            listed = ", ".join([*([AUTO] if is_auto or isinstance(setting, str) else self.hosts), *refused])
+            was = "was" if len(refused) == 1 else "were"
+            give = f"hermes config set terminal.network '[{listed}]'"
+            return f"{', '.join(refused)} {was} refused: only {reachable} can be reached here; to give it: {give}"
+        return f"only {reachable} can be reached, by the proxy in HTTPS_PROXY (terminal.network)" if failed else ""
+
+
+class SandboxNetwork(NamedTuple):
+    """The network of a sandbox."""
+
+    is_on: bool = False
+    #: The only hosts that can be reached, by a proxy; None when there is none.
+    hosts: tuple[str, ...] | None = None
+    setting: NetworkSetting = AUTO
+    #: Why there is none at all.
+    offline: str = "the network is off (terminal.network)"
+
+    def reach(self, ask: Callable[[str, int], bool] | None = None) -> Reach | None:
+        """What one command can connect to, where that is some hosts. ``ask`` decides about others."""
+        return None if self.hosts is None else Reach(self.hosts, self.setting, ask)
+
+
+def network_of(
+    setting: NetworkSetting,
+    workspace: str,
+    *,
+    principal: str = "",
+    is_attended: bool = False,
+    is_program: bool = False,
+    has_proxy: bool = True,
+) -> SandboxNetwork:
+    """The network of commands in a workspace, by the setting.
+
+    ``is_program``: what runs is a program of the owner, not a command of a model. ``has_proxy``: the sandbox can be
+    held to some hosts. Where it cannot, ``auto`` means none for the commands of a run that no person attends.
+    """
+    named = [host for host in setting if host != AUTO] if isinstance(setting, list) else []
+    if AUTO not in setting:
+        if isinstance(setting, list):
+            return SandboxNetwork(hosts=tuple(named), setting=setting)
+        # A person can be asked about a host, if there is a proxy that learns of it.
+        asks = setting == "off" and is_attended and has_proxy and not principal and not is_program
+        return SandboxNetwork(setting == "on", () if asks else None, setting)
+    if principal:
+        return SandboxNetwork(setting=setting)
+    if is_attended or is_program:
+        return SandboxNetwork(is_on=True, setting=setting)
+    if not has_proxy:
+        return SandboxNetwork(setting=setting, offline=_NO_PROXY)
+    from hermes.policy.registries import REGISTRY_HOSTS
+
+    hosts = dict.fromkeys((*named, *remote_hosts(workspace), *REGISTRY_HOSTS))
+    return SandboxNetwork(hosts=tuple(hosts), setting=setting)
+
+
+# -- the remotes of repositories ---------------------------------------------------------------------------------------
+
+_SECTION = re.compile(r'\s*\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)')
+_KEY = re.compile(r"\s*([A-Za-z][\w-]*)\s*=\s*(.*?)\s*$")
+#: ``git@example.org:path``; a path of one letter before the colon would be a drive.
+_SHORT = re.compile(r"(?:[^/@:\s]+@)?(\[[^\]\s]+\]|[^/:@\s\[\]]{2,}):(?!//)")
+
+
+def remote_hosts(workspace: str) -> list[str]:
+    """The hosts of the remotes of every repository in and around a workspace, as patterns."""
+    values: list[tuple[str, str, str]] = []
+    for repository in Repositories(os.path.realpath(workspace)).find():
+        for folder in git_folders(repository):
+            values += _settings(os.path.join(folder, "config"))
+    urls = [value for section, _, value in values if section == "remote"]
+    values += _settings(os.path.expanduser("~/.gitconfig"))
+    shorthands = {value: name for section, name, value in values if section == "url" and value}
+    found = (host_of(_written_out(url, shorthands)) for url in urls)
+    return list(dict.fromkeys(host for host in found if host))
+
+
+def _settings(file: str) -> Iterator[tuple[str, str, str]]:
+    """The addresses and shorthands that a configuration of git has: section, its name, value."""
+    section, name = "", ""
+    for line in os.fsdecode(read_regular(file, _LONGEST_CONFIGURATION) or b"").splitlines():
+        rest = line
+        if started := _SECTION.match(line):
+            section, name, rest = started[1].lower(), started[2] or "", started[3]
+        key = _KEY.match(rest)
+        wanted = {"remote": ("url", "pushurl"), "url": ("insteadof", "pushinsteadof")}.get(section, ())
+        if key and key[1].lower() in wanted:
+            yield section, name, key[2].strip('"')
+
+
+def _written_out(url: str, shorthands: Mapping[str, str]) -> str:
+    fitting = [short for short in shorthands if url.startswith(short)]
+    longest = max(fitting, key=len, default="")
+    return shorthands[longest] + url.removeprefix(longest) if longest else url
+
+
+def host_of(url: str) -> str:
+    """The host of a remote, as a pattern; empty for one on this machine's disk."""
+    if "://" not in url:
+        short = _SHORT.match(url)
+        return pattern_of(short[1].strip("[]"), _SSH_PORT) if short else ""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return ""
+    return pattern_of(host, port or _PORTS.get(parts.scheme, 443)) if host and parts.scheme != "file" else ""
