@@ -15,7 +15,7 @@ TURN = "session_id task_id turn_id"
 RUNTIME = f"{TURN} api_request_id platform model provider base_url api_mode api_call_count"
 TOOL = f"{TURN} api_request_id tool_call_id tool_name args middleware_trace"
 OUTCOME = "result duration_ms status error_type error_message"
-APPROVAL = f"command description pattern_key pattern_keys session_key surface {TURN} tool_call_id"
+APPROVAL = f"command description pattern_key pattern_keys session_key surface {TURN} tool_call_id redelivered"
 FAMILY = (
     f"{TURN} tool_call_id parent_session_id parent_turn_id parent_subagent_id child_session_id child_subagent_id "
     "child_role child_goal"
@@ -69,7 +69,7 @@ EXPECTED = {
     "transform_tool_result": f"{TOOL} {OUTCOME}",
     "transform_terminal_output": f"command output returncode env_type {TURN} tool_call_id",
     "pre_approval_request": APPROVAL,
-    "post_approval_response": f"{APPROVAL} choice decided_by redelivered",
+    "post_approval_response": f"{APPROVAL} choice decided_by",
     "subagent_start": FAMILY,
     "subagent_stop": f"{FAMILY} child_summary child_status duration_ms",
     "pre_gateway_dispatch": "event gateway session_store sender_state pairing",

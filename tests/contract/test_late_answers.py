@@ -1,4 +1,7 @@
-"""Approvals that are answered later, on every surface that has them: what fires is what the delivery table says."""
+"""Approvals that are answered later, on every surface: what fires is what the delivery table says.
+
+The MCP server and the editor have no answers after a restart, because their questions belong to an open call.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from hermes.contract.values import APPROVAL_SURFACES
 from hermes.testing import EventRecorder, ScriptedProvider, by_step, text, tool_call
 from support import run_hermes
 from support.approval_rig import RISKY
+from support.call_surfaces import CALL_SURFACES
 from support.delivery import EXPECTED
 from support.late_surfaces import LATE_SURFACES, LateSurface, OnApiStream, open_question
 
@@ -41,7 +45,10 @@ def _compare(recorder: EventRecorder, name: str, surface: str, choice: str, by: 
     assert len(ids) == 1 and answered["tool_call_id"] == ids[0]
 
 
-@pytest.mark.parametrize("where", LATE_SURFACES)
+_ALL = (*LATE_SURFACES, *CALL_SURFACES)
+
+
+@pytest.mark.parametrize("where", _ALL)
 def test_answered_later(home: Path, workdir: Path, provider: ScriptedProvider, where: type[LateSurface]) -> None:
     surface, recorder = where(home, workdir, provider), EventRecorder()
     with surface.serving() as host:
@@ -55,7 +62,7 @@ def test_answered_later(home: Path, workdir: Path, provider: ScriptedProvider, w
     assert (workdir / "ran").exists()
 
 
-@pytest.mark.parametrize("where", LATE_SURFACES)
+@pytest.mark.parametrize("where", [one for one in _ALL if one.is_answered_elsewhere])
 def test_answered_later_with_the_command(
     home: Path, workdir: Path, provider: ScriptedProvider, where: type[LateSurface]
 ) -> None:
@@ -86,7 +93,7 @@ def test_answered_after_a_restart(
     _compare(recorder, "answered after a restart", where.surface, "once", where.answerer)
 
 
-@pytest.mark.parametrize("where", [one for one in LATE_SURFACES if one.has_timeout])
+@pytest.mark.parametrize("where", [one for one in _ALL if one.has_timeout])
 def test_timed_out(home: Path, workdir: Path, provider: ScriptedProvider, where: type[LateSurface]) -> None:
     surface, recorder = where(home, workdir, provider), EventRecorder()
     with surface.serving(seconds=0.2) as host:
@@ -97,7 +104,7 @@ def test_timed_out(home: Path, workdir: Path, provider: ScriptedProvider, where:
     assert not (workdir / "ran").exists()
 
 
-@pytest.mark.parametrize("where", [*LATE_SURFACES, OnApiStream])
+@pytest.mark.parametrize("where", [*_ALL, OnApiStream])
 def test_stopped_or_left(home: Path, workdir: Path, provider: ScriptedProvider, where: type[LateSurface]) -> None:
     surface, recorder = where(home, workdir, provider), EventRecorder()
     with surface.serving() as host:
@@ -109,3 +116,16 @@ def test_stopped_or_left(home: Path, workdir: Path, provider: ScriptedProvider, 
     _compare(recorder, "client gone", where.surface, "deny", None)
     [ended] = recorder.of("on_session_end")
     assert ended["interrupted"]
+
+
+@pytest.mark.parametrize("where", CALL_SURFACES)
+def test_a_server_that_ends_withdraws_the_question_of_an_open_call(
+    home: Path, workdir: Path, provider: ScriptedProvider, where: type[LateSurface]
+) -> None:
+    surface, recorder = where(home, workdir, provider), EventRecorder()
+    with surface.serving() as host:
+        recorder.attach(host.hooks)
+        surface.begin()
+        open_question(host, surface)
+    recorder.wait_for("on_session_end")
+    _compare(recorder, "client gone", where.surface, "deny", None)

@@ -1,11 +1,13 @@
 """A process of its own whose person says yes once to everything: start or finish one turn.
 
 Run as ``python approving_run.py HOME WORKDIR BASE_URL ASKED``; every question is noted in the file ASKED before it is
-answered. With ``HERMES_CRASH_AT`` it dies on the way.
+answered. With ``HERMES_CRASH_AT`` it dies on the way, with ``KILL=thinking`` before the answer.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -23,6 +25,8 @@ def main(home: Path, workdir: Path, asked: Path) -> None:
     def approve(request: ApprovalRequest, _interrupt: Interrupt) -> ApprovalAnswer:
         with asked.open("a") as file:
             file.write(f"{request.id}\n")
+        if os.environ.get("KILL") == "thinking":
+            os.kill(os.getpid(), signal.SIGKILL)
         return says("once")
 
     with Host(home, load_config(home).config, cwd=workdir, env={}) as host:

@@ -32,10 +32,12 @@ class LateSurface:
 
     #: As both approval hooks report it.
     surface = ""
-    #: Who answers there.
-    answerer = ""
+    #: Who answers there, where that is known.
+    answerer: str | None = ""
     #: Whether a question of it has a time limit.
     has_timeout = True
+    #: Whether an answer from elsewhere, such as ``hermes approvals``, lets the turn go on.
+    is_answered_elsewhere = True
 
     def __init__(self, home: Path, workdir: Path, provider: ScriptedProvider) -> None:
         self.home, self.workdir, self.provider = home, workdir, provider

@@ -337,6 +337,7 @@ class _ApprovalScoped(_TurnScoped, frozen=True, kw_only=True):
     session_key: str
     surface: str
     tool_call_id: str
+    redelivered: bool | UnsetType = UNSET
 
 
 class ApprovalRequested(_ApprovalScoped, frozen=True, kw_only=True):
@@ -348,7 +349,6 @@ class ApprovalAnswered(_ApprovalScoped, frozen=True, kw_only=True):
 
     choice: str
     decided_by: str | UnsetType = UNSET
-    redelivered: bool | UnsetType = UNSET
 
 
 # -- child agents -----------------------------------------------------------------------------------------------

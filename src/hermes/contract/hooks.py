@@ -265,6 +265,12 @@ _APPROVAL_FIELDS = (
     Field("surface", "str", f"Where the question is asked: {one_of(APPROVAL_SURFACES)}."),
     *_TURN,
     TOOL_CALL_ID,
+    Field(
+        "redelivered",
+        "bool",
+        "True when plugins may have been told before, by a process that was killed while it did.",
+        always=False,
+    ),
 )
 
 _APPROVAL = (
@@ -285,12 +291,6 @@ _APPROVAL = (
                 "decided_by",
                 "str",
                 "Who answered: `aux_llm` when the surface is `smart`, else the caller or `owner`, where that is known.",
-                always=False,
-            ),
-            Field(
-                "redelivered",
-                "bool",
-                "True when plugins may know the answer: a process was killed while it told them.",
                 always=False,
             ),
         ),

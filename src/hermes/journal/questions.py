@@ -41,8 +41,8 @@ from hermes.journal.store.port import Store
 
 QuestionKind = Literal["approval", "clarify"]
 QuestionState = Literal["pending", "granted", "denied", "answered", "consumed", "revoked"]
-#: Not yet; perhaps, as that had begun; or yes.
-Told = Literal["", "telling", "told"]
+#: How far plugins were told of a question: they hear of it, they know it, they hear the answer, they know that.
+Told = Literal["", "asked", "telling", "told"]
 
 #: The surface of questions about the calls of others: the owner answers them with ``hermes approvals``.
 OWNER = "owner"
@@ -103,9 +103,8 @@ class QuestionRow(msgspec.Struct, frozen=True):
     principal: str = ""
     #: Who answered, where that is known; ``OWNER`` is the owner of the home.
     answered_by: str = ""
-    #: Where it is asked, as plugins were told; empty when none listened.
+    #: Where it is asked, as plugins are told; empty when none listens.
     announced: str = ""
-    #: Whether plugins were told of the answer.
     told: Told = ""
 
 
@@ -149,7 +148,8 @@ class Questions:
 
     def ask_again(self, question_id: str, surface: str, announced: str = "") -> None:
         """The open question is now shown at ``surface``: another party, or after the process that asked died."""
-        self._update_pending(question_id, "surface = ?, announced = ?, told = ''", surface, announced)
+        told = "told = CASE told WHEN 'told' THEN '' ELSE told END"  # of the party that was asked before
+        self._update_pending(question_id, f"surface = ?, announced = ?, {told}", surface, announced)
 
     def defer(self, question_id: str, deadline: float | None) -> None:
         """The answer comes later, until ``deadline``; None waits for ever."""
@@ -194,23 +194,23 @@ class Questions:
 
     # -- what plugins are told ----------------------------------------------------------------------------------
 
-    def begin_telling(self, question_id: str) -> Told:
-        """Plugins are about to be told of the answer. Returns what was known of that before.
+    # Noted before and after, so that a process that dies in between leaves a doubt rather than a gap.
 
-        Noted before and after, so that a process that dies in between leaves a doubt rather than a gap.
-        """
+    def begin_telling(self, question_id: str) -> Told:
+        """Plugins are about to be told of the answer. Returns what was known of that before."""
 
         def write(connection: JournalConnection) -> Told:
             found = connection.execute("SELECT told FROM questions WHERE id = ?", (question_id,)).fetchone()
-            connection.execute("UPDATE questions SET told = 'telling' WHERE id = ? AND told = ''", (question_id,))
+            query = "UPDATE questions SET told = 'telling' WHERE id = ? AND told != 'told'"
+            connection.execute(query, (question_id,))
             return "" if found is None else found[0]
 
         return self._store.write(write)
 
-    def end_telling(self, question_id: str) -> None:
-        """Plugins were told of the answer."""
-        query = "UPDATE questions SET told = 'told' WHERE id = ?"
-        self._store.write(lambda connection: connection.execute(query, (question_id,)))
+    def end_telling(self, question_id: str, told: Told = "told") -> None:
+        """Plugins were told of the answer; with ``asked`` of the question."""
+        query = "UPDATE questions SET told = ? WHERE id = ?"
+        self._store.write(lambda connection: connection.execute(query, (told, question_id)))
 
     def owed(self, session_id: str, turn_id: str) -> list[QuestionRow]:
         """The questions of a turn that plugins know of, without knowing the answer; the oldest first."""

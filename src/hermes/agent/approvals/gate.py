@@ -249,12 +249,13 @@ class Approvals:
 
     def owed(self, scope: Scope) -> dict[str, OwedAnswer]:
         """The answers that plugins wait for in a turn that was left, by the keys of its calls."""
-        if self._hooks.post_approval_response is None:
+        from hermes.agent.approvals.owed import OwedAnswer, is_observed
+
+        if not is_observed(self._hooks):
             return {}
-        from hermes.agent.approvals.owed import OwedAnswer
 
         rows = self._questions.owed(scope.session_id, scope.turn_id)
-        return {row.key: OwedAnswer(row.id, row.announced) for row in rows}
+        return {row.key: OwedAnswer(row.id, row.announced, bool(row.told)) for row in rows}
 
     def _late_answer(self, owed: OwedAnswer, context: ToolContext) -> QuestionRow | None:
         """The stored answer to the question that an earlier run of a call left, if there is one and it still counts.

@@ -3,7 +3,7 @@
 Between the two the turn may be suspended, the process may end, and another one may go on with the call. What is owed is
 then stored with the question, and with a call that waits (``records.WaitingCall``).
 
-The question also says whether plugins are told: noted before they are, and after. A process that is killed in between
+The question also says how far plugins are told, noted before they are and after. A process that is killed in between
 leaves it open whether they know, and the next one tells them again, as ``redelivered``.
 """
 
@@ -13,13 +13,18 @@ import contextlib
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from hermes.base.errors import Interrupted, JournalError
 from hermes.base.scope import Scope
 from hermes.contract.events import ApprovalAnswered, ApprovalRequested
 from hermes.hooks.table import Hooks
 from hermes.journal.questions import QuestionRow, Questions, Told
+
+
+def is_observed(hooks: Hooks) -> bool:
+    """Whether a plugin hears of approvals."""
+    return hooks.pre_approval_request is not None or hooks.post_approval_response is not None
 
 
 class OwedAnswer(msgspec.Struct):
@@ -29,14 +34,20 @@ class OwedAnswer(msgspec.Struct):
     question: str = ""
     #: Where it was asked, as hooks report it.
     surface: str = ""
+    #: Whether plugins know that it is asked, and not only perhaps.
+    is_known: bool = True
     _requested: ApprovalRequested | None = None
 
-    def announce(self, hooks: Hooks, question: str, requested: ApprovalRequested) -> None:
+    def announce(self, hooks: Hooks, questions: Questions, question: str, requested: ApprovalRequested) -> None:
         """Tell plugins of a question, unless an earlier run of the call has."""
-        is_known = self.question == question
+        is_repeated = self.question == question
         self.question, self.surface, self._requested = question, requested.surface, requested
-        if not is_known and hooks.pre_approval_request is not None:
-            hooks.pre_approval_request(requested)
+        if (is_repeated and self.is_known) or not is_observed(hooks):
+            return
+        if hooks.pre_approval_request is not None:
+            hooks.pre_approval_request(replace(requested, redelivered=is_repeated or UNSET))
+        self.is_known = True
+        questions.end_telling(question, "asked")
 
     def tell(self, hooks: Hooks, questions: Questions, choice: str, by: str = "") -> None:
         """Tell plugins of the answer, and by whom it is, unless they know."""
@@ -51,7 +62,9 @@ class OwedAnswer(msgspec.Struct):
         if told == "told":
             return
         answer = ApprovalAnswered(
-            **asdict(requested), choice=choice, decided_by=by or UNSET, redelivered=told == "telling" or UNSET
+            **asdict(replace(requested, redelivered=told == "telling" or UNSET)),
+            choice=choice,
+            decided_by=by or UNSET,
         )
         # The answer is stored: cancelling the wait for an async callback does not undo it.
         with contextlib.suppress(Interrupted):

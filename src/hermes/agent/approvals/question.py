@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.approvals.messages import why
-from hermes.agent.approvals.owed import OwedAnswer
+from hermes.agent.approvals.owed import OwedAnswer, is_observed
 from hermes.base.errors import JournalError, TurnSuspended
 from hermes.base.scope import new_id
 from hermes.contract.events import ApprovalRequested
@@ -170,14 +170,13 @@ class ApprovalQuestion:
         stored, owed = self._stored, self.owed
         assert stored is not None, "open the question before it is asked"
         requested = self._event(surface, command)
-        is_observed = hooks.pre_approval_request is not None or hooks.post_approval_response is not None
 
         def announce_and_ask() -> GivenAnswer:
-            owed.announce(hooks, stored.id, requested)
+            owed.announce(hooks, stored.questions, stored.id, requested)
             return ask(stored.id)
 
         try:
-            given = stored.ask(shown_at or surface, announce_and_ask, surface if is_observed else "")
+            given = stored.ask(shown_at or surface, announce_and_ask, surface if is_observed(hooks) else "")
         except TurnSuspended:
             raise
         except BaseException:

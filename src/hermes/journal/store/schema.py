@@ -481,7 +481,7 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE questions ADD COLUMN answered_by TEXT NOT NULL DEFAULT '';  -- who answered, where that is known
     """,
     """
-    -- What plugins know of an approval: where it is asked, and the answer ('telling' while they hear it, then 'told').
+    -- Where an approval is asked, as plugins are told, and how far that is: '', asked, telling (the answer), told.
     ALTER TABLE questions ADD COLUMN announced TEXT NOT NULL DEFAULT '';
     ALTER TABLE questions ADD COLUMN told TEXT NOT NULL DEFAULT '';
     """,

@@ -24,6 +24,8 @@ from hermes.service.live.questions import JournalResponder, asking, outgoing_sub
 _SURFACE = "mcp"
 _MAX_MESSAGES = 200
 _MAX_CHARS = 20_000
+#: Seconds for a prompt that was stopped to end.
+_END_SECONDS = 5.0
 _ANSWERS = {"approve": "once", "once": "once", "session": "session", "deny": "deny"}
 
 Report = Callable[[str], None]
@@ -42,7 +44,12 @@ class AgentService:
         self.settings = host.config.a2a
         #: Prompts that run, by principal.
         self._running: Counter[str] = Counter()
-        self._counting = threading.Lock()
+        self._counting = threading.Condition()
+
+    def close(self) -> None:
+        """Wait for the prompts that were stopped with their calls, so that their ends are recorded."""
+        with self._counting:
+            self._counting.wait_for(lambda: not self._running.total(), _END_SECONDS)
 
     def run(
         self, client: Principal, prompt: str, session_id: str, report: Report, interrupt: Interrupt
@@ -70,6 +77,7 @@ class AgentService:
         finally:
             with self._counting:
                 self._running[principal] -= 1
+                self._counting.notify_all()
 
     def _run(
         self, client: Principal, prompt: str, session_id: str, report: Report, interrupt: Interrupt

@@ -50,9 +50,12 @@ def _serve(args: argparse.Namespace) -> int:
         principals = read_principals(loaded.config, os.environ, redactor)
         check_listen_address(ListenAddress(args.host, args.port or 0), principals, is_published=False)
     options = HostOptions(provider=args.provider, model=args.model, platform="mcp", unattended=True, hide_memory=True)
-    with contextlib.redirect_stdout(sys.stderr), Host(home, loaded.config, options, redactor=redactor) as host:
+    with (
+        contextlib.redirect_stdout(sys.stderr),
+        Host(home, loaded.config, options, redactor=redactor) as host,
+        contextlib.closing(AgentService(host)) as service,
+    ):
         print_warnings((*loaded.warnings, *host.notices), redactor.redact)
-        service = AgentService(host)
         if is_http:
             from hermes.surfaces.mcp_server.http import serve_http
 
