@@ -19,7 +19,7 @@ from hermes.base.errors import ConfigError, PluginError
 from hermes.host import Host, HostOptions
 from hermes.models.endpoint import Quirks
 from hermes.models.profiles import Profile
-from hermes.plugins.model_provider import ProviderProfile, read_profile
+from hermes.plugins.model_provider import OMIT_TEMPERATURE, ProviderProfile, read_profile
 from hermes.testing import ScriptedProvider, text
 from support.configured import write_plugin
 
@@ -83,6 +83,16 @@ def test_an_enabled_plugin_may_have_another_name_than_its_provider(home: Path, w
         plugins = PluginsConfig(enabled=["tools-of-mine"])
         with host_for(home, workdir, model=ModelConfig(provider="acme-ai"), plugins=plugins) as host:
             assert host.new_session().run("hi").provider == "acme"
+
+
+def test_a_plugin_of_another_kind_may_register_a_provider_on_import(home: Path, workdir: Path) -> None:
+    with ScriptedProvider(text("hello")) as server:
+        write_plugin(home, "smith", ON_IMPORT.format(url=server.base_url), "name: smith\nkind: standalone\n")
+        write_plugin(home, "idle", "X = 1\n", "name: idle\nkind: standalone\n")
+        plugins = PluginsConfig(enabled=["smith", "idle"])
+        with host_for(home, workdir, model=ModelConfig(provider="acme"), plugins=plugins) as host:
+            assert host.new_session().run("hi").provider == "acme"
+            assert "no register(ctx)" in host.plugins.plugins["idle"].error
 
 
 def test_a_plugin_nobody_names_is_not_loaded(home: Path, workdir: Path) -> None:
@@ -160,6 +170,12 @@ def test_every_field_reaches_the_profile() -> None:
         extra_body={"c": 1},
         context_length=9000,
     )
+
+
+def test_a_server_may_take_no_temperature() -> None:
+    profile = ProviderProfile("acme", base_url="https://acme.example/v1", fixed_temperature=OMIT_TEMPERATURE)
+    assert not read_profile(profile)[1].quirks.temperature
+    assert read_profile(ProviderProfile("acme", base_url="https://acme.example/v1"))[1].quirks.temperature
 
 
 def test_the_format_goes_by_the_address() -> None:

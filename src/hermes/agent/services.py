@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hermes.journal.turns.steps import TurnJournal
     from hermes.plugins.http import PluginHttp
     from hermes.plugins.llm.access import ModelAccess
+    from hermes.tools.skills.manifest import SkillManifest
 
 log = logging.getLogger("hermes.host")
 
@@ -174,6 +175,10 @@ class Services:
             path = Path(self._session_files.name) / f"{sha256(principal.encode()).hexdigest()[:16]}.db"
             write_session_file(self._runtime.store, path, principal)
         return path
+
+    def skills(self) -> list[SkillManifest]:
+        """The skills of the session that the caller works for."""
+        return self._runtime.skills.usable(self.current_cwd, current_principal())
 
     def condense(
         self, messages: list[dict[str, Any]], current_tokens: int | None, *, focus: str, notes: str

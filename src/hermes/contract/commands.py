@@ -131,6 +131,10 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("quit", "leave", "", _OTHER, ("exit",), at_prompt=True),
 )
 
+#: Commands of a prompt on a terminal, which mean nothing in a chat.
+TERMINAL_COMMANDS: frozenset[str] = frozenset({"clear", "copy", "edit", "paste", "quit"})
+#: Names of those that stop what the agent works on and begin a new session.
+BEGIN_ANEW: frozenset[str] = frozenset({"new", "reset", "clear"})
 #: Every name and alias of the runtime.
 COMMAND_NAMES: frozenset[str] = frozenset(
     name for command in SLASH_COMMANDS for name in (command.name, *command.aliases)

@@ -13,6 +13,8 @@ from hermes.models.endpoint import Endpoint, Quirks
 from hermes.models.profiles import Profile
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+#: The ``fixed_temperature`` of a profile whose server takes none.
+OMIT_TEMPERATURE = object()
 _MODES = {"": "", "responses": "codex_responses"}
 
 
@@ -39,6 +41,8 @@ class ProviderProfile:
     #: Fields of ``providers.<name>.quirks`` with their values.
     quirks: Mapping[str, Any] = {}
     context_length: int | None = None
+    #: ``OMIT_TEMPERATURE`` where the server takes none.
+    fixed_temperature: Any = None
 
     def __init__(self, name: str = "", **fields: Any) -> None:
         for field, value in {"name": name or type(self).name, **fields}.items():
@@ -77,7 +81,7 @@ def _profile(given: ProviderProfile) -> Profile:
         "extra_headers": dict(given.default_headers),
         "extra_body": dict(given.extra_body),
         "context_length": given.context_length,
-        "quirks": dict(given.quirks),
+        "quirks": {**({"temperature": False} if given.fixed_temperature is OMIT_TEMPERATURE else {}), **given.quirks},
     }
     unknown = sorted(given.quirks.keys() - set(Quirks.__struct_fields__))
     if unknown:

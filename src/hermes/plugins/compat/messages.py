@@ -124,6 +124,12 @@ class SessionSource:
         return cls(**{name: value for name, value in data.items() if name in cls.__dataclass_fields__})
 
 
+def neutralize_untrusted_inline_text(value: Any, *, max_chars: int = 240) -> str:
+    """What others named themselves or something, on one line that cannot pass for a part of the prompt."""
+    text = " ".join("".join(one if one.isprintable() else " " for one in str(value)).split())
+    return text if not max_chars or len(text) <= max_chars else f"{text[: max_chars - 3]}..."
+
+
 def build_session_key(
     source: SessionSource,
     group_sessions_per_user: bool = True,

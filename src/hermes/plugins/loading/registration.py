@@ -36,7 +36,7 @@ def import_register(manifest: PluginManifest, host: PluginHost) -> Register:
             raise PluginError(f"{describe(error)}; {missing}") from error
         raise
     register = getattr(found, "register", None)
-    if register is None and manifest.kind == "model-provider":
+    if register is None and (manifest.kind == "model-provider" or _has_offered(manifest, host)):
         return _registered_already
     if register is None:
         register = _of_class(found, is_memory=manifest.key.startswith("memory/"))
@@ -100,6 +100,11 @@ def _offering(method: str, made: Callable[[], Any]) -> Register:
         getattr(context, method)(made())
 
     return register
+
+
+def _has_offered(manifest: PluginManifest, host: PluginHost) -> bool:
+    record = host.plugins.plugins.get(manifest.key)
+    return record is not None and bool(record.waiting)
 
 
 def _registered_already(_context: PluginContext) -> None:

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from hermes.base.config.schema.sections import ToolOutputConfig
 from hermes.plugins.compat.names import Names, config_of, home_of
@@ -138,6 +138,14 @@ def file_safety(host: PluginHost) -> Names:
 
 
 # -- tools.url_safety, tools.tool_output_limits, agent.runtime_cwd ----------------------------------------------------
+
+
+def redirect_target_from_response(response: Any) -> str | None:
+    """The whole address that an answer of an HTTP client redirects to; ``None`` when it does not."""
+    location: str = response.headers.get("location") or ""
+    if not location or not 300 <= int(response.status_code) < 400:
+        return None
+    return urljoin(str(response.url), location)
 
 
 def url_safety(host: PluginHost) -> Names:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.agent.session import Session
 from hermes.base.errors import HermesError, SessionNotFound
 from hermes.base.scope import Interrupt
-from hermes.contract.commands import OWN_PREFIX, SlashCommand
+from hermes.contract.commands import BEGIN_ANEW, OWN_PREFIX, TERMINAL_COMMANDS, SlashCommand
 from hermes.host import Host
 from hermes.journal.questions import OWNER, QuestionRow
 from hermes.surfaces.commands.conversation import Conversation
@@ -29,9 +29,6 @@ USER_COMMANDS = frozenset(
     {"help", "new", "reset", "stop", "status", "usage", "budget", "history", "retry", "compress", "compact", "title"}
     | {"queue", "steer", "todo", "approve", "deny"}
 )
-#: Commands of a prompt on a terminal, which mean nothing in a chat.
-_OF_A_TERMINAL = frozenset({"clear", "copy", "edit", "paste", "quit"})
-_BEGIN_ANEW = frozenset({"new", "reset", "clear"})
 _DECISIONS = frozenset({"approve", "deny"})
 _MAX_LISTED, _MAX_ID_CHARS = 5, 40
 _BY_COMMAND = "stopped by a command"
@@ -58,7 +55,7 @@ async def run_chat_command(services: ChatServices, chat: GatewayChat, work: Chat
         return [await services.blocking(_decide, services, chat, work, plain)]
     if plain == "stop":
         return ["Stopped." if await chat.stop(_BY_COMMAND) else "The agent is not working."]
-    if plain in _BEGIN_ANEW:
+    if plain in BEGIN_ANEW:
         await chat.clear(_BY_COMMAND)
     surface = ChatSurface(services, chat)
     text = await services.blocking(_run, services, chat, work, surface)
@@ -191,7 +188,7 @@ class ChatConversation(Conversation):
 
     def lists(self, command: SlashCommand) -> bool:
         """Whether the sender may use it, and it means something in a chat."""
-        return command.name.removeprefix(OWN_PREFIX) not in _OF_A_TERMINAL and self._may_use(command.name)
+        return command.name.removeprefix(OWN_PREFIX) not in TERMINAL_COMMANDS and self._may_use(command.name)
 
     def _open(self) -> Session:
         row = self._row
