@@ -184,6 +184,7 @@ class Host:
 
     def _load_extensions(self) -> list[str]:
         """Load the plugins and what they provide, hook commands and MCP servers. Returns the notices of the start."""
+        self.plugins = PluginSet(self.hooks)
         try:
             self.plugins = self._load_plugins()
             self.models.use_plugins(self.plugins)
@@ -196,6 +197,7 @@ class Host:
                 *(self.mcp_sources.add(servers) if (servers := self.plugins.mcp_servers) else ()),
             ]
         except BaseException:
+            self.plugins.close()
             self.hooks.close()
             raise
         notices = [*self._missing_plugins(), *notices, *self.models.keys.notices]

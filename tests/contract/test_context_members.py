@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hermes.contract import llm as contract
+from hermes.contract.context_members import CONTEXT_METHODS, CONTEXT_PROPERTIES
 from hermes.host import Host
 from hermes.plugins.compat.bases import base_of
 from hermes.plugins.context import PluginContext
@@ -19,34 +20,6 @@ from hermes.plugins.llm.access import PluginLlm
 from hermes.testing import ScriptedProvider
 from hermes.testing.harness import PluginHarness
 from support import HostFactory
-
-#: Parameters as the contract writes them: ``*`` begins the keyword-only ones, ``**`` takes any.
-MEMBERS = {
-    "dispatch_tool": "tool_name, args, **",
-    "inject_message": "content, role='user'",
-    "register_auxiliary_task": "key, *, display_name, description, defaults=None",
-    "register_browser_provider": "provider",
-    "register_cli_command": "name, help, setup_fn, handler_fn=None, description=''",
-    "register_command": "name, handler, description='', args_hint=''",
-    "register_context_engine": "engine",
-    "register_dashboard_auth_provider": "provider",
-    "register_hook": "hook_name, callback",
-    "register_image_gen_provider": "provider",
-    "register_memory_provider": "provider",
-    "register_middleware": "kind, callback",
-    "register_platform": "name, label, adapter_factory, check_fn, validate_config=None, required_env=None, "
-    "install_hint='', **",
-    "register_secret_source": "source",
-    "register_skill": "name, path, description=''",
-    "register_slack_action_handler": "action_id, callback",
-    "register_system_prompt_section": "id, content, *, position='after_memory', max_chars=4000",
-    "register_tool": "name, toolset, schema, handler, check_fn=None, requires_env=None, is_async=False, "
-    "description='', emoji='', override=False",
-    "register_transcription_provider": "provider",
-    "register_tts_provider": "provider",
-    "register_video_gen_provider": "provider",
-    "register_web_search_provider": "provider",
-}
 
 _CHOICES = "provider=None, model=None, temperature=None, max_tokens=None, timeout=None, agent_id=None, profile=None"
 _STRUCTURED = (
@@ -82,9 +55,9 @@ def called(function: Callable[..., Any], declared: str) -> None:
     assert any(not str(one.annotation).startswith("Unpack[") for one in others) == takes_any
 
 
-@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.parametrize("member", CONTEXT_METHODS)
 def test_a_member_takes_what_plugins_pass(member: str) -> None:
-    called(getattr(PluginContext, member), MEMBERS[member])
+    called(getattr(PluginContext, member), CONTEXT_METHODS[member])
 
 
 @pytest.mark.parametrize("member", LLM_MEMBERS)
@@ -95,20 +68,24 @@ def test_model_access_takes_what_plugins_pass(member: str) -> None:
 
 
 def test_properties_are_there() -> None:
-    for name in ("llm", "profile_name"):
-        assert isinstance(inspect.getattr_static(PluginContext, name), property)
+    kept: list[PluginContext] = []
+    with PluginHarness(kept.append):
+        for name in CONTEXT_PROPERTIES:
+            assert not callable(getattr(kept[0], name)), name
 
 
 def test_the_table_names_every_registration() -> None:
     offered = {name for name in dir(PluginContext) if name.startswith("register_")}
     elsewhere = {"register_cron_scheduler", "register_model_provider"}
     own = {"register_event_sink"}
-    assert offered - set(MEMBERS) - own == elsewhere, "these are offered where others collect them"
+    assert offered - set(CONTEXT_METHODS) - own == elsewhere, "these are offered where others collect them"
 
 
 # -- the wrong thing is ignored, never an error ----------------------------------------------------------------------
 
-OFFERS = [name.removeprefix("register_") for name, declared in MEMBERS.items() if declared in ("provider", "engine")]
+OFFERS = [
+    name.removeprefix("register_") for name, declared in CONTEXT_METHODS.items() if declared in ("provider", "engine")
+]
 OFFERS.append("secret_source")
 
 

@@ -11,6 +11,7 @@ from hermes.plugins.compat.names import find_module
 from hermes.plugins.compat.table import ABSENT, NAMES, NARROWER
 from hermes.plugins.context import PluginContext
 from hermes.plugins.offers import ProviderRegistrations
+from hermes.plugins.own_data import OwnData
 from hermes.plugins.services import PluginHost
 from hermes.testing import PluginHarness
 
@@ -22,7 +23,7 @@ _INTERNAL = ("roll_back", "commit", "add_mcp_server", "note_problem")
 
 def members() -> str:
     """What takes effect, or is at least kept by name."""
-    rows = [(code(_signature(name, member)), _first_line(member)) for name, member in _public(PluginContext)]
+    rows = [(code(_signature(name, member)), _first_line(member)) for name, member in _members()]
     return table(("member", "what it does"), [("`manifest`", "What `plugin.yaml` says."), *rows])
 
 
@@ -66,6 +67,11 @@ def _module_of(name: str) -> str:
     parts = name.split(".")
     parents = (".".join(parts[:length]) for length in range(len(parts) - 1, 0, -1))
     return next((parent for parent in parents if parent in NAMES), name)
+
+
+def _members() -> Iterator[tuple[str, Any]]:
+    yield from _public(OwnData)
+    yield from _public(PluginContext)
 
 
 def _public(kind: type) -> Iterator[tuple[str, Any]]:

@@ -312,6 +312,12 @@ OURS = (
         f"{_MATRIX} -k approval",
     ),
     Mutant(
+        "on_unload is forgotten",
+        "plugins/registry.py",
+        "            unload(plugin, self._hooks.runner)",
+        "            plugin.clean_ups.clear()",
+    ),
+    Mutant(
         "the schema version is another one",
         _OBSERVERS,
         '        payload["telemetry_schema_version"] = OBSERVER_SCHEMA',

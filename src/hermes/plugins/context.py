@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from hermes.base.errors import PluginError
 from hermes.contract.commands import OWN_PREFIX, YIELDING_COMMANDS
 from hermes.contract.events import Event
-from hermes.contract.plugin import CAPABILITIES, SECTION_CHARS
+from hermes.contract.plugin import SECTION_CHARS
 from hermes.hooks.callback import describe, is_awaitable
-from hermes.hooks.copies import isolate
 from hermes.hooks.observers import OnError
 from hermes.hooks.queue import BackgroundQueue, Overflow
 from hermes.hooks.sinks import EventSink
@@ -24,6 +23,7 @@ from hermes.plugins.loading.manifest import PluginManifest
 from hermes.plugins.loading.modules import forget_plugin
 from hermes.plugins.loading.registration import import_register, remarks_on
 from hermes.plugins.offers import ProviderRegistrations
+from hermes.plugins.own_data import OwnData
 from hermes.plugins.registry import (
     AuxiliaryTaskEntry,
     CliCommand,
@@ -61,7 +61,7 @@ class PluginToolOverrideError(PluginError, PermissionError):
     """A plugin wants to replace a tool that the configuration does not let it replace."""
 
 
-class PluginContext(ProviderRegistrations):
+class PluginContext(OwnData, ProviderRegistrations):
     """One plugin's access to the host. It stays valid after ``register``, as long as the plugin is loaded."""
 
     def __init__(self, manifest: PluginManifest, record: LoadedPlugin, host: PluginHost) -> None:
@@ -107,35 +107,6 @@ class PluginContext(ProviderRegistrations):
     def profile_name(self) -> str:
         """The active profile: ``default``, a profile's id, or ``custom``."""
         return self._host.services.profile_name
-
-    def has_capability(self, name: str) -> bool:
-        """Whether the configuration grants something beyond the usual, such as ``tools.override``."""
-        setting = CAPABILITIES.get(name)
-        if setting is None:
-            return False
-        if self.manifest.source == "bundled" and name == "tools.override":
-            return True
-        found: Any = self._host.entries.get(self.manifest.key)
-        for part in setting.split("."):
-            found = cast("dict[str, Any]", found).get(part) if isinstance(found, dict) else None
-        return found is True
-
-    def get_config(self, key: str, default: Any = None) -> Any:
-        """One of the plugin's settings, a part of one with dots: what is configured, or the manifest's default."""
-        from hermes.plugins.loading.settings_schema import own_settings
-
-        found: Any = own_settings(self.manifest.config_schema, self._host.entries.get(self.manifest.key))
-        for part in key.split("."):
-            if not isinstance(found, dict) or part not in found:
-                return default
-            found = cast("dict[str, Any]", found)[part]
-        return isolate(found)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The plugin's own settings, a copy of what ``plugins.entries.<key>`` has."""
-        found = self._host.entries.get(self.manifest.key)
-        return isolate(cast("dict[str, Any]", found)) if isinstance(found, dict) else {}
 
     def dispatch_tool(self, tool_name: str, args: dict[str, Any] | None = None, **kwargs: Any) -> str:
         """Run a tool with everything a call of the model's goes through, and return its result."""
@@ -401,6 +372,15 @@ class PluginContext(ProviderRegistrations):
             raise ValueError(f"prompt section {id!r} is already registered by plugin {other.plugin!r}")
         self._record.prompt_sections[id] = PromptSection(id, content, max_chars, self.manifest.key)
 
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def on_unload(self, callback: Callable[[], Any]) -> None:
+        """Have a function called once when the plugin is unloaded: its host closes, or its ``register`` fails."""
+        self._check_open()
+        if not callable(callback):
+            raise TypeError(f"on_unload needs a function, got {type(callback).__name__}")
+        self._record.clean_ups.append(callback)
+
     # -- for portable packages ------------------------------------------------------------------------------------
 
     def add_mcp_server(self, name: str, server: McpServerConfig) -> None:
@@ -442,6 +422,10 @@ def load_one(record: LoadedPlugin, host: PluginHost, register: Callable[[Any], A
     try:
         _register(context, register, host)
     except BaseException as failure:
+        if record.clean_ups:
+            from hermes.plugins.unloading import unload
+
+            unload(record, host.hooks.runner)
         context.roll_back()
         forget_plugin(manifest)
         if not isinstance(failure, _LoadFailed):

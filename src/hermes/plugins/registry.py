@@ -114,6 +114,8 @@ class LoadedPlugin(Struct):
     #: Offers that no part of the runtime uses, and those that one does.
     waiting: list[ProviderOffer] = []
     in_use: list[ProviderOffer] = []
+    #: What it wants run when it is unloaded.
+    clean_ups: list[Callable[[], Any]] = []
 
     @property
     def refusals(self) -> str:
@@ -279,9 +281,13 @@ class PluginSet:
         return totals
 
     def close(self) -> None:
-        """Deliver the events that are still queued, within a few seconds."""
+        """Deliver the events that are still queued, within a few seconds, and let the plugins clean up."""
         for plugin in self._hooks.flush():
             log.warning("plugin %r: not all of its background events were delivered in time", plugin)
+        for plugin in reversed([plugin for plugin in self if plugin.clean_ups]):
+            from hermes.plugins.unloading import unload  # few plugins have something to clean up
+
+            unload(plugin, self._hooks.runner)
 
 
 def check_section(id: str, content: object, position: str, max_chars: int) -> None:  # noqa: A002

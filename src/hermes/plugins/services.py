@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import MutableMapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -56,7 +56,7 @@ class PluginHost(Struct, frozen=True, weakref=True):
     services: HostServices
     plugins: PluginSet
     #: Plugins' settings by key, from ``plugins.entries``.
-    entries: Mapping[str, Any]
+    entries: MutableMapping[str, Any]
     #: Names of slash commands that plugins may not take.
     reserved_commands: frozenset[str] = frozenset()
     #: The ``ctx`` of every plugin that was loaded or tried, by key. Its class stands above this one.

@@ -117,7 +117,8 @@ class PluginHarness:
         return self.hooks.loop.run(answer, f"command /{name}") if hasattr(answer, "__await__") else answer
 
     def close(self) -> None:
-        """End the plugin's threads and processes."""
+        """Unload the plugin, and end its threads and processes."""
+        self.plugins.close()
         self.hooks.close()
         self._processes.close()
         self._http.close()

@@ -62,19 +62,23 @@ def load_plugins(
 
         reserved = RESERVED_COMMANDS if reserved_commands is None else reserved_commands
         host = PluginHost(tools, hooks, services, plugins, plugins_config.entries, reserved)
-        for key, manifest in manifests.items():
-            chosen = key in asked or _is_selected(manifest, selected)
-            decision = decide(manifest, enabled, plugins_config.disabled, explicit=chosen)
-            record = LoadedPlugin(manifest, missing_env=manifest.missing_env(os.environ))
-            plugins.plugins[key] = record
-            if decision == "load":
-                load_one(record, host)
-            else:
-                record.status = decision
-                record.error = manifest.problem
-                _explain_waiting(record, enabled)
-        asked += [load_object(plugin, host) for plugin in objects]
-        _check_asked(asked, plugins)
+        try:
+            for key, manifest in manifests.items():
+                chosen = key in asked or _is_selected(manifest, selected)
+                decision = decide(manifest, enabled, plugins_config.disabled, explicit=chosen)
+                record = LoadedPlugin(manifest, missing_env=manifest.missing_env(os.environ))
+                plugins.plugins[key] = record
+                if decision == "load":
+                    load_one(record, host)
+                else:
+                    record.status = decision
+                    record.error = manifest.problem
+                    _explain_waiting(record, enabled)
+            asked += [load_object(plugin, host) for plugin in objects]
+            _check_asked(asked, plugins)
+        except BaseException:
+            plugins.close()  # those that were loaded before the one that cannot do without
+            raise
     return plugins
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from hermes.base.config.schema.mcp import McpServerConfig
-from hermes.plugins.compat.names import home_of
+from hermes.plugins.state import data_folder
 
 if TYPE_CHECKING:
     from hermes.plugins.loading.manifest import PluginManifest
@@ -35,7 +35,7 @@ def portable_register(manifest: PluginManifest, host: PluginHost) -> Callable[[A
     """Registers the skills and MCP servers of a package. One that is wrong is left out, and the others stay."""
     assert manifest.path is not None
     root = manifest.path.resolve()
-    data = home_of(host) / "plugin-data" / manifest.name
+    data = data_folder(host, manifest)
 
     def register(context: Any) -> None:
         for skill in _skills(root):

@@ -366,6 +366,24 @@ def identity(run: HostRecording) -> Iterator[str]:
 
 
 #: Every check; its first line says what it asks of a host.
+def members(run: HostRecording) -> Iterator[str]:
+    """`ctx` has every member that plugins use."""
+    for event in run.events:
+        if event.phase == "load" and event.payload["missing"]:
+            yield f"ctx has no {', '.join(event.payload['missing'])}"
+
+
+def unloading(run: HostRecording) -> Iterator[str]:
+    """What `ctx.on_unload` is given runs once for each time a plugin was loaded, after all that it observes."""
+    for pid in dict.fromkeys(event.pid for event in run.events):
+        for number in run.by_plugin:
+            phases = [event.phase for event in run.events if (event.pid, event.plugin) == (pid, number)]
+            if (loads := phases.count("load")) != (unloads := phases.count("unload")):
+                yield f"plugin {number} was loaded {loads} times and unloaded {unloads} times"
+            elif phases and phases[-1] != "unload":
+                yield f"plugin {number} was called after it was unloaded"
+
+
 CHECKS: tuple[Check, ...] = (
     contract,
     delivery,
@@ -384,4 +402,6 @@ CHECKS: tuple[Check, ...] = (
     answer,
     family,
     identity,
+    members,
+    unloading,
 )

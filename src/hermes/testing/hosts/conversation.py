@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from hermes.contract.context_members import CONTEXT_METHODS, CONTEXT_PROPERTIES
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.testing.hosts import probe
@@ -69,7 +70,7 @@ class ProbeEvent(msgspec.Struct, frozen=True):
     plugin: int
     pid: int
     name: str
-    #: ``call``; ``return`` of execution middleware; ``run`` of the tool.
+    #: ``call``; ``return`` of execution middleware; ``run`` of the tool; ``load`` and ``unload`` of the probe.
     phase: str
     payload: dict[str, Any]
 
@@ -92,7 +93,13 @@ class HostConversation:
             folder.mkdir(parents=True)
             shutil.copyfile(probe.__file__, folder / "__init__.py")
             (folder / "plugin.yaml").write_text(f"name: {name}\n")
-            settings = {"number": number, "recording": str(self._recording), "hooks": [*HOOKS], "kinds": [*MIDDLEWARE]}
+            settings = {
+                "number": number,
+                "recording": str(self._recording),
+                "hooks": [*HOOKS],
+                "kinds": [*MIDDLEWARE],
+                "members": [*CONTEXT_PROPERTIES, *CONTEXT_METHODS],
+            }
             (folder / "probe.json").write_text(json.dumps(settings))
 
     def reply(self, request: RecordedRequest) -> ScriptedReply:

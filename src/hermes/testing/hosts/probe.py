@@ -36,6 +36,10 @@ def register(ctx: Any) -> None:
         ctx.register_hook(hook, probe.observer(hook))
     for kind in settings["kinds"]:
         ctx.register_middleware(kind, probe.middleware(kind))
+    missing = [name for name in settings["members"] if not hasattr(ctx, name)]
+    probe.record("register", "load", {"missing": missing})
+    if hasattr(ctx, "on_unload"):
+        ctx.on_unload(lambda: probe.record("on_unload", "unload", {}))
     if probe.number == 1:
         ctx.register_tool(TOOL, "conformance", SCHEMA, probe.note)
 

@@ -191,7 +191,10 @@ def _loaded(installed: InstalledPlugins, manifest: PluginManifest) -> Generator[
             )
         finally:
             sys.stdout = stdout
-        yield plugins.plugins[manifest.key]
+        try:
+            yield plugins.plugins[manifest.key]
+        finally:
+            plugins.close()
 
 
 def _registered(plugin: LoadedPlugin) -> dict[str, Any]:
