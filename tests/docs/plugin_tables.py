@@ -10,8 +10,8 @@ from hermes.contract.plugin import CAPABILITIES
 from hermes.plugins.compat.names import find_module
 from hermes.plugins.compat.table import ABSENT, NAMES, NARROWER
 from hermes.plugins.context import PluginContext
-from hermes.plugins.offers import ProviderRegistrations
-from hermes.plugins.own_data import OwnData
+from hermes.plugins.ctx.offers import ProviderRegistrations
+from hermes.plugins.ctx.own_data import OwnData
 from hermes.plugins.services import PluginHost
 from hermes.testing import PluginHarness
 

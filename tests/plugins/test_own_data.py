@@ -14,7 +14,7 @@ import pytest
 from hermes.base.config import load_config
 from hermes.base.errors import ConfigError
 from hermes.plugins.context import PluginContext
-from hermes.plugins.state import QUOTA_BYTES, PluginState
+from hermes.plugins.ctx.state import QUOTA_BYTES, PluginState
 from support.plugin_rig import Rig
 
 KEEP = "def register(ctx): ctx.register_command('ctx', lambda raw: ctx)"
@@ -116,7 +116,7 @@ def test_what_json_cannot_hold_and_too_much_are_refused(rig: Rig) -> None:
 def test_writers_at_the_same_time_lose_nothing(rig: Rig, tmp_path: Path) -> None:
     state = context(rig).state
     code = (
-        "import sys, types; from pathlib import Path; from hermes.plugins.state import PluginState\n"
+        "import sys, types; from pathlib import Path; from hermes.plugins.ctx.state import PluginState\n"
         "from hermes.plugins.loading.manifest import PluginManifest\n"
         "host = types.SimpleNamespace(services=types.SimpleNamespace(home=Path(sys.argv[1])))\n"
         "state = PluginState(host, PluginManifest('mine', 'mine'))\n"

@@ -19,11 +19,11 @@ from hermes.hooks.sinks import EventSink
 from hermes.hooks.table import Snapshot
 from hermes.hooks.threads.runner import OWN_SIGNALS, CallLate
 from hermes.hooks.threads.timed_call import FOREVER, refuse_late_calls
+from hermes.plugins.ctx.offers import ProviderRegistrations
+from hermes.plugins.ctx.own_data import OwnData
 from hermes.plugins.loading.manifest import PluginManifest
 from hermes.plugins.loading.modules import forget_plugin
 from hermes.plugins.loading.registration import import_register, remarks_on
-from hermes.plugins.offers import ProviderRegistrations
-from hermes.plugins.own_data import OwnData
 from hermes.plugins.registry import (
     AuxiliaryTaskEntry,
     CliCommand,
@@ -423,7 +423,7 @@ def load_one(record: LoadedPlugin, host: PluginHost, register: Callable[[Any], A
         _register(context, register, host)
     except BaseException as failure:
         if record.clean_ups:
-            from hermes.plugins.unloading import unload
+            from hermes.plugins.loading.unloading import unload
 
             unload(record, host.hooks.runner)
         context.roll_back()

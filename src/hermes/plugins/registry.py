@@ -285,7 +285,7 @@ class PluginSet:
         for plugin in self._hooks.flush():
             log.warning("plugin %r: not all of its background events were delivered in time", plugin)
         for plugin in reversed([plugin for plugin in self if plugin.clean_ups]):
-            from hermes.plugins.unloading import unload  # few plugins have something to clean up
+            from hermes.plugins.loading.unloading import unload  # few plugins have something to clean up
 
             unload(plugin, self._hooks.runner)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from hermes.base.config.schema.mcp import McpServerConfig
-from hermes.plugins.state import data_folder
+from hermes.plugins.ctx.state import data_folder
 
 if TYPE_CHECKING:
     from hermes.plugins.loading.manifest import PluginManifest

@@ -16,9 +16,9 @@ from hermes.journal.usage.plugins import EXPORT_SITE, REGISTER_SITE, PluginCalls
 from hermes.models.profiles import CUSTOM
 from hermes.models.routing import name_of
 from hermes.plugins.check import check_plugin
+from hermes.plugins.ctx.offers import SELECTED_BY
 from hermes.plugins.loading.discovery import discover, is_set, manifest_in, suggestion
 from hermes.plugins.loading.manifest import PluginManifest, read_fields
-from hermes.plugins.offers import SELECTED_BY
 from hermes.surfaces.cli.doctor.check import CheckResult, Installation, broken, ok, warning
 from hermes.surfaces.cli.extend.plugins.installed import PluginRow, plugin_row
 from hermes.surfaces.commands.text import plural

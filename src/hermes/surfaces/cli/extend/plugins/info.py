@@ -15,9 +15,9 @@ from hermes.base.config.schema.sections import PluginsConfig
 from hermes.base.errors import PluginError
 from hermes.base.sanitize import redact_text
 from hermes.plugins.check import PluginFinding
+from hermes.plugins.ctx.offers import SELECTED_BY
 from hermes.plugins.loading.loader import load_plugins
 from hermes.plugins.loading.manifest import PluginManifest
-from hermes.plugins.offers import SELECTED_BY
 from hermes.plugins.registry import LoadedPlugin
 from hermes.surfaces.cli.extend.plugins.installed import InstalledPlugins, PluginRow
 from hermes.surfaces.cli.report import Report, aligned

@@ -1,4 +1,4 @@
-"""What ``ctx`` gives a plugin of its own: its settings, what the configuration grants it, and a place for its data."""
+"""Own data of a plugin, as ``ctx`` gives it: settings, what the configuration grants, and a place for values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hermes.plugins.loading.manifest import PluginManifest
 from hermes.plugins.services import PluginHost
 
 if TYPE_CHECKING:
-    from hermes.plugins.state import PluginState
+    from hermes.plugins.ctx.state import PluginState
 
 #: One part of the name of a setting that a plugin may write.
 _SETTING = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
@@ -71,8 +71,8 @@ class OwnData:
 
         ``ValueError`` when the name is none or the manifest's schema does not allow the value.
         """
+        from hermes.plugins.ctx.state import write_setting
         from hermes.plugins.loading.settings_schema import settings_problem
-        from hermes.plugins.state import write_setting
 
         refuse_late_calls()
         parts = key.split(".")
@@ -89,7 +89,7 @@ class OwnData:
     def state(self) -> PluginState:
         """What the plugin stores: ``get(key, default)`` and ``set(key, value)`` of JSON, and a folder ``data_dir``."""
         if self._state is None:
-            from hermes.plugins.state import PluginState  # few plugins store anything
+            from hermes.plugins.ctx.state import PluginState  # few plugins store anything
 
             self._state = PluginState(self._host, self.manifest)
         return self._state

@@ -1,0 +1,1 @@
+"""Parts of ``ctx``: offers of providers, a plugin's own settings and stored values."""
