@@ -18,6 +18,7 @@ ROWS = (
     "prompt",
     "unused_mcp",
     "steps",
+    "confined",
     "reads",
     "hook_site",
     "sanitising",

@@ -23,7 +23,7 @@ import msgspec
 SETTLE_SECONDS = 0.002
 
 _ANSWER = "The notes say what there is to say, and a plain answer of ordinary length follows from them: {token}."
-_PLAN = re.compile(rb"bench rounds=(\d+) calls=(\d+) first=(\d+) hold=(\d+) commands=(\d+)")
+_PLAN = re.compile(rb"bench rounds=(\d+) calls=(\d+) first=(\d+) hold=(\d+) commands=(\d+) think=(\d+)")
 _TOKEN = re.compile(rb"token-[0-9a-f]+")
 _TOOL_RESULT = re.compile(rb'"role": ?"tool"')
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -41,11 +41,13 @@ class Plan:
     hold: int = 1
     #: 1 to read the notes by commands of the terminal, 0 by the file tool.
     commands: int = 0
+    #: Milliseconds that the model takes before it answers. Most rows have none: they measure what the host has to do.
+    think: int = 0
 
     def query(self) -> str:
         """The user message that asks for it."""
         numbers = f"rounds={self.rounds} calls={self.calls} first={self.first} hold={self.hold}"
-        return f"bench {numbers} commands={self.commands}"
+        return f"bench {numbers} commands={self.commands} think={self.think}"
 
 
 def plan_of(body: bytes) -> Plan:
@@ -204,6 +206,7 @@ class Server:
         if plan.hold > 1 and _TOOL_RESULT.search(body) is None:
             self._hold(peer, pieces, plan.hold)
             return
+        time.sleep(plan.think / 1000)
         for piece in pieces[:-1]:
             peer.connection.sendall(piece)
         if plan.hold == 1:

@@ -33,7 +33,8 @@ toolsets: [terminal, file]
 agent:
   max_turns: 250
 terminal:
-  sandbox: "off"
+  sandbox: "{sandbox}"
+  network: {network}
 approvals:
   mode: manual
 """
@@ -77,6 +78,11 @@ class Workspace:
     @property
     def base_url(self) -> str:
         return f"{self.address}/v1"
+
+    def configure(self, sandbox: str = "off", network: str = '"on"') -> None:
+        """Write the configuration. Most rows measure without a sandbox."""
+        text = _CONFIG.format(base_url=self.base_url, sandbox=sandbox, network=network)
+        (self.home / "config.yaml").write_text(text, encoding="utf-8")
 
     def environment(self) -> dict[str, str]:
         env = {name: os.environ[name] for name in _KEPT if name in os.environ}
@@ -145,7 +151,7 @@ def open_workspace(repeat: int | None = None) -> Generator[Workspace]:
     with tempfile.TemporaryDirectory(prefix="hermes-bench-") as name, _serving() as address:
         workspace = Workspace(Path(name), address, repeat)
         workspace.home.mkdir()
-        (workspace.home / "config.yaml").write_text(_CONFIG.format(base_url=workspace.base_url), encoding="utf-8")
+        workspace.configure()
         workspace.notes.mkdir()
         for number in range(NOTES):
             (workspace.notes / note_name(number)).write_text(_note(number), encoding="utf-8")

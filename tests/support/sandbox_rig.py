@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,10 @@ class SandboxRig:
         principal: str = "",
         attended: bool = False,
         workspace: str = "project",
+        prepares: bool = True,
         **settings: Any,
     ) -> None:
+        self.prepares = prepares
         self.home = folder / "user"
         self.hermes_home = self.home / ".hermes"
         self.workspace = self.home / workspace
@@ -76,7 +79,10 @@ class SandboxRig:
 
     def call(self, tool: str = "terminal", **args: Any) -> dict[str, Any]:
         (found,) = (one for one in builtin_tools() if one.name == tool)
-        return msgspec.json.decode(found.run(args, self.context))
+        result = msgspec.json.decode(found.run(args, self.context))
+        if self.prepares:
+            self.context.processes.shells.prepare()  # as while the model thinks
+        return result
 
     def run(self, command: str, **args: Any) -> dict[str, Any]:
         return self.call(command=command, timeout=120, **args)
@@ -106,3 +112,13 @@ def outside(command: Sequence[str], cwd: Path) -> str:
     """Run a program outside of the sandbox, and give what it printed."""
     done = subprocess.run(command, cwd=cwd, check=True, capture_output=True, text=True, env=dict(os.environ))
     return done.stdout.strip()
+
+
+def is_made(session: int) -> bool:
+    """Whether the shell runs that is started last in a sandbox, when everything is mounted."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            line = (process / "cmdline").read_bytes().split(b"\0")
+            if os.getsid(int(process.name)) == session and line[0].endswith(b"bash") and line[1] == b"-c":
+                return True
+    return False

@@ -402,6 +402,7 @@ class Turn:
             listener=self._parts.listener,
             memo=self._parts.memo,
             texts=self._texts,
+            while_waiting=self._runtime.processes.prepare,
             show_text=self._runtime.hooks.transform_llm_output is None,
             may_withdraw_text=self._parts.can_withdraw_text,
             # Once there is something to report, one call is kept for it.

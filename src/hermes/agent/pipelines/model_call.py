@@ -44,6 +44,8 @@ from hermes.models.vision import able_to_read
 from hermes.models.wires.wire import Delta, ModelRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hermes.agent.llm.budgets import CallBudget, Reservation
     from hermes.agent.pipelines.stream_report import StreamReport
 
@@ -83,6 +85,8 @@ class ModelCall(msgspec.Struct):
     memo: Memo
     #: What the turn sent before.
     texts: MessageTexts
+    #: What else can be done while the server answers.
+    while_waiting: Callable[[], None] | None
     #: False withholds the text while it streams, because a hook may still replace it.
     show_text: bool = True
     #: Whether the surface can show that text was withdrawn, so that an attempt may be repeated after it.
@@ -245,9 +249,11 @@ class ConversationAttempt(Attempt):
         )
 
     def _while_waiting(self) -> None:
-        """What costs no time while the server answers: the record of everything before this request."""
+        """What costs no time while the server answers: the record of everything before this request, and more."""
         _ = self._sent.sha256
         self.call.journal.commit_soon()
+        if self.call.while_waiting is not None:
+            self.call.while_waiting()
 
     def judge(self, error: BaseException) -> None:
         """Ask plugins for the class of the failure."""

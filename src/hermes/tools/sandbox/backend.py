@@ -46,34 +46,39 @@ class SandboxBackend(msgspec.Struct, frozen=True):
         """Whether parts of a profile cannot be enforced: protected paths inside the workspace."""
         return self.name == "landlock"
 
-    def start(
-        self,
-        profile: SandboxProfile,
-        temporary: str,
-        arguments: Sequence[str],
-        start: Callable[[Sequence[str]], T],
-        cwd: str = "",
-    ) -> T:
-        """Start a process confined to ``profile``; ``start`` takes the command line to run.
+    def command_line(
+        self, profile: SandboxProfile, temporary: str, arguments: Sequence[str], cwd: str = ""
+    ) -> Sequence[str]:
+        """The command line that runs ``arguments`` in the sandbox, if it is started by way of ``limited``.
 
         ``temporary`` is a private folder: the command's ``TMPDIR``, and with bubblewrap its ``/tmp``. ``cwd`` is the
-        directory that the command starts in, as it sees it; with Landlock ``start`` has to see to that.
+        directory that the command starts in, as it sees it; with Landlock the one who starts it has to see to that.
         """
+        if self.name == "landlock":
+            return arguments
+        from hermes.tools.sandbox.bubblewrap import bubblewrap_arguments
+
+        return bubblewrap_arguments(
+            self.program, profile, temporary, arguments, cwd, blocks_namespaces=self.blocks_namespaces
+        )
+
+    def start(
+        self, profile: SandboxProfile, temporary: str, arguments: Sequence[str], start: Callable[[Sequence[str]], T]
+    ) -> T:
+        """Start a process confined to ``profile`` as it is now; ``start`` takes the command line to run."""
         profile = profile.as_of_now()
+        line = self.command_line(profile, temporary, arguments)
+        return self.limited(profile, temporary, lambda: start(line))
+
+    def limited(self, profile: SandboxProfile, temporary: str, start: Callable[[], T]) -> T:
+        """Call ``start``, which starts a process with that command line, under the limits that it inherits."""
+        if self.name == "bubblewrap" and not self.scopes_sockets:
+            return start()
+        from hermes.tools.sandbox.landlock import start_restricted, start_scoped  # brings ctypes along
+
         if self.name == "bubblewrap":
-            from hermes.tools.sandbox.bubblewrap import bubblewrap_arguments
-
-            line = bubblewrap_arguments(
-                self.program, profile, temporary, arguments, cwd, blocks_namespaces=self.blocks_namespaces
-            )
-            if not self.scopes_sockets:
-                return start(line)
-            from hermes.tools.sandbox.landlock import start_scoped
-
-            return start_scoped(lambda: start(line))
-        from hermes.tools.sandbox.landlock import start_restricted  # brings ctypes along
-
-        return start_restricted(profile, temporary, lambda: start(arguments))
+            return start_scoped(start)
+        return start_restricted(profile, temporary, start)
 
 
 class SandboxProbe(msgspec.Struct, frozen=True):

@@ -86,6 +86,19 @@ class SandboxProfile:
         present = (os.path.realpath(path) for path in self.hidden if os.path.lexists(path))
         return replace(self, hidden=tuple(dict.fromkeys(present)))
 
+    def identities(self) -> tuple[tuple[int, int], ...]:
+        """Device and number of every file that it names, (0, 0) for one that is not there."""
+        paths = (*self.roots(), *self.hidden, *self.protected, *self.pinned, *self.shown)
+        return tuple(map(_identity, paths))
+
+
+def _identity(path: str) -> tuple[int, int]:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino
+
 
 def make_profile(
     mode: SandboxMode,

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from hermes.tools.sandbox.backend import SandboxBackend
 from hermes.tools.sandbox.bubblewrap import TEMPORARY
+from hermes.tools.sandbox.launch import Launch
 from hermes.tools.sandbox.network import Reach, SandboxNetwork
 from hermes.tools.sandbox.profile import SandboxProfile, is_inside
 from hermes.tools.sandbox.proxy import ProxyNetwork, proxy_variables
@@ -94,29 +95,53 @@ class Sandbox:
             return path
         return self._temporary + path.removeprefix(TEMPORARY)
 
+    @property
+    def is_preparable(self) -> bool:
+        """Whether a process can be started in it before its command is known."""
+        return self.backend.name == "bubblewrap"
+
+    def launch(
+        self, command: Sequence[str], cwd: str, environment: Mapping[str, str], reach: Reach | None = None
+    ) -> Launch:
+        """How a process would be started in it now, which reaches only some hosts with ``reach``."""
+        profile = self.profile.as_of_now()
+        variables = self._environment(environment)
+        if reach is not None:
+            variables |= proxy_variables(reach, self._inner_temporary, environment)
+        return Launch(
+            backend=self.backend,
+            profile=profile,
+            temporary=self._temporary,
+            inner_temporary=self._inner_temporary,
+            command=tuple(command),
+            cwd=cwd,
+            environment=variables,
+            identities=profile.identities() if self.is_preparable else (),
+            proxy=self._proxy,
+            reach=reach,
+        )
+
     def start(
         self,
-        arguments: Sequence[str],
+        command: Sequence[str],
         cwd: str,
         environment: Mapping[str, str],
         start: Callable[[Sequence[str], str, Mapping[str, str]], T],
         reach: Reach | None = None,
     ) -> T:
-        """Start a process in it, which reaches only some hosts with ``reach``. Each start needs one ``ended``."""
-        variables = self._environment(environment)
-        outer = self.profile.workspace if self.backend.name == "bubblewrap" else cwd
-        if self._proxy is not None and reach is not None:
-            variables |= proxy_variables(reach, self._inner_temporary, environment)
-            arguments = self._proxy.wrap(arguments, self._temporary, self._inner_temporary, reach)
-        if self._watch is not None:
-            self._watch.command_starts()
+        """Start a process in it. Each start needs one ``ended``."""
+        launch = self.launch(command, cwd, environment, reach)
+        self.begin()
         try:
-            return self.backend.start(
-                self.profile, self._temporary, arguments, lambda line: start(line, outer, variables), cwd
-            )
+            return launch.start(start)
         except BaseException:
             self.ended()
             raise
+
+    def begin(self) -> None:
+        """To be called before a command runs in it: remembers the files that run code by themselves."""
+        if self._watch is not None:
+            self._watch.command_starts()
 
     def ended(self) -> Sequence[UndoneChange]:
         """Undo what a command did to files that run code by themselves."""

@@ -15,6 +15,7 @@ from hermes.tools.terminal.supervisor import ProcessSupervisor
 if TYPE_CHECKING:
     from hermes.tools.sandbox.confinement import Confinement
     from hermes.tools.sandbox.undone import UndoneChange
+    from hermes.tools.terminal.prepared_shell import PreparedShells
 
 #: Finished processes of a principal stay listed, up to this many.
 _KEPT_FINISHED = 64
@@ -138,6 +139,9 @@ class ProcessTable:
         self._max_output_chars = max_output_chars
         #: Ends the commands of the host with the process, whatever ends it.
         self.supervisor = ProcessSupervisor()
+        self._shells: PreparedShells | None = None
+        #: What shortens the next command, while there is time; None until one runs in a sandbox.
+        self.prepare: Callable[[], None] | None = None
         self._processes: dict[str, BackgroundProcess] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -177,6 +181,17 @@ class ProcessTable:
         return [process for process in processes if principal is None or process.principal == principal]
 
     @property
+    def shells(self) -> PreparedShells:
+        """Shells that wait for the next command in a sandbox."""
+        with self._lock:
+            if self._shells is None:
+                from hermes.tools.terminal.prepared_shell import PreparedShells
+
+                self._shells = PreparedShells(self.supervisor)
+                self.prepare = self._shells.prepare
+            return self._shells
+
+    @property
     def is_closed(self) -> bool:
         """Whether the program ends: every process group is killed, or will be."""
         return self._closed
@@ -188,6 +203,8 @@ class ProcessTable:
         _stop_all([process for process in processes if not process.child.output_ended or process.exit_code is None])
         for process in processes:
             process.abandon()
+        if self._shells is not None:
+            self._shells.close()
         self.supervisor.close()
 
 

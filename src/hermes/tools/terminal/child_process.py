@@ -39,7 +39,7 @@ class ChildProcess:
     ``supervisor`` the group does not outlive Hermes.
 
     ``held_for`` is what has to be done before the command does anything: its shell starts, and waits for ``release``,
-    which does it. ``can_hold`` says for which commands.
+    which does it. ``can_hold`` says for which commands. A shell that waits for its command is held by ``hold``.
     """
 
     def __init__(
@@ -60,6 +60,8 @@ class ChildProcess:
 
         self._supervisor = supervisor
         self._held_for = held_for
+        #: What a held process reads before it goes on.
+        self._signal_to_run = b"" if held_for is None else b"\n"
         with nullcontext(None) if supervisor is None else supervisor.registration() as registration:
             if pty:
                 self._process, self._output, self._input = _on_terminal(arguments, cwd, env, pass_fds, registration)
@@ -90,13 +92,19 @@ class ChildProcess:
         if self._input is not None:
             os.set_blocking(self._input.fileno(), False)
 
+    def hold(self, command: bytes, held_for: Callable[[], None] | None) -> None:
+        """The process waits for this command on its standard input, and gets it when it is released."""
+        self._signal_to_run, self._held_for = command, held_for
+
     def release(self) -> None:
         """Do what a held process waits for, and let it run. When that fails the process has done nothing: stop it."""
         if self._held_for is not None:
             self._held_for()
             self._held_for = None
+        if self._signal_to_run:
             with suppress(OSError):  # it was stopped meanwhile
-                self.write(b"\n", 0)
+                self.write(self._signal_to_run, 0)
+            self._signal_to_run = b""
             self.close_input()
 
     def read(self, timeout: float) -> bytes | None:
@@ -292,8 +300,8 @@ def _on_terminal(
 
 
 #: Variables with which bash does not read our script, or reads it with other options, limits or functions of the user.
-_IN_THE_WAY = frozenset({"BASH_ENV", "BASHOPTS", "SHELLOPTS", "POSIXLY_CORRECT", "POSIX_PEDANTIC", "TMOUT"}).union(
-    f"BASH_FUNC_{name}%%" for name in ("trap", "echo", "read", "exit", "exec", "unset", ":")
+IN_THE_WAY = frozenset({"BASH_ENV", "BASHOPTS", "SHELLOPTS", "POSIXLY_CORRECT", "POSIX_PEDANTIC", "TMOUT"}).union(
+    f"BASH_FUNC_{name}%%" for name in ("trap", "echo", "read", "exit", "exec", "unset", "eval", ":")
 )
 
 
@@ -303,7 +311,7 @@ def _reads_script(arguments: Sequence[str], env: Mapping[str, str]) -> bool:
         len(arguments) == 3
         and arguments[1] == "-c"
         and os.path.basename(arguments[0]) == "bash"
-        and _IN_THE_WAY.isdisjoint(env)
+        and IN_THE_WAY.isdisjoint(env)
         and (os.getuid(), os.getgid()) == (os.geteuid(), os.getegid())
         and registration_script() >= 0
     )
@@ -345,7 +353,7 @@ def start_command(
             lambda line, folder, env: ChildProcess(
                 line,
                 cwd=folder,
-                env={**env, **_ENVIRONMENT},
+                env=command_environment(env),
                 stdin=stdin,
                 pty=pty,
                 pass_fds=pass_fds,
@@ -365,6 +373,11 @@ def start_command(
         file.seek(0)
         source = file.fileno()
         return start([shell, f"/dev/fd/{source}"], pass_fds=(source,))
+
+
+def command_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a command, of which some are set for every one."""
+    return {**variables, **_ENVIRONMENT}
 
 
 def can_hold(command: str, confinement: Confinement, *, pty: bool = False) -> bool:

@@ -17,6 +17,7 @@ from hermes.tools.sandbox.confinement import Confinement
 from hermes.tools.terminal.child_process import ChildProcess, can_hold, start_command
 from hermes.tools.terminal.environment import withheld_hint
 from hermes.tools.terminal.output import BoundedOutput, shorten, strip_escapes
+from hermes.tools.terminal.prepared_shell import can_prepare
 
 #: The exit code ``timeout(1)`` uses.
 _TIMED_OUT = 124
@@ -69,12 +70,17 @@ def run_terminal(args: Args, context: ToolContext) -> str:
         )
     interrupt, pty, supervisor = context.scope.interrupt, bool(args.get("pty")), context.processes.supervisor
     claim = context.command.claim
-    if claim is not None and not can_hold(command, confinement, pty=pty):
+    is_prepared = confinement.sandbox is not None and not pty and can_prepare(command, confinement)
+    shells = context.processes.shells if is_prepared else None
+    if claim is not None and shells is None and not can_hold(command, confinement, pty=pty):
         claim()
         claim = None
     try:
         with interrupt.starting():
-            child = start_command(command, cwd, confinement, pty=pty, supervisor=supervisor, held_for=claim)
+            if shells is not None:
+                child = shells.start(command, cwd, confinement, claim)
+            else:
+                child = start_command(command, cwd, confinement, pty=pty, supervisor=supervisor, held_for=claim)
             forget = interrupt.add_callback(lambda: _make_stop(child, by_force=interrupt.insisted))
     except (OSError, ValueError) as error:
         return _failed(f"the command could not be started: {_cause(error)}")
