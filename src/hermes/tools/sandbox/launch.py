@@ -1,4 +1,4 @@
-"""How a process is started in a sandbox, as a value: two that are equal give the same sandbox."""
+"""The start of a process in a sandbox, as a value: two that are equal give the same sandbox."""
 
 from __future__ import annotations
 
