@@ -26,7 +26,12 @@ def _run(folder: Path, conversation: HostConversation) -> tuple[str, list[Record
     with ScriptedProvider(conversation.reply) as provider:
         conversation.install(folder / "home" / "plugins")
         model = {"provider": "custom", "default": "scripted", "base_url": provider.base_url, "api_key": "test-key"}
-        config = {"model": model, "plugins": {"enabled": PLUGINS}, "agent": {"api_max_retries": 2}}
+        config = {
+            "model": model,
+            "plugins": {"enabled": PLUGINS},
+            "agent": {"api_max_retries": 2},
+            "approvals": {"reviewer": "model"},
+        }
         (folder / "home" / "config.yaml").write_text(json.dumps(config))
         with Agent(home=folder / "home", cwd=folder) as agent:
             answer = agent.run(MESSAGE).answer

@@ -104,9 +104,8 @@ REVIEWED = (
     Mutant(
         "a timeout is told as a refusal",
         "agent/approvals/owed.py",
-        "                emit(ApprovalAnswered(**asdict(requested), choice=choice,",
-        '                choice = "deny" if choice == "timeout" else choice\n'
-        "                emit(ApprovalAnswered(**asdict(requested), choice=choice,",
+        "            choice=choice,\n",
+        '            choice="deny" if choice == "timeout" else choice,\n',
         "tests/agent/approvals/test_approvals_hooks.py",
     ),
     Mutant(
@@ -305,10 +304,22 @@ OURS = (
         f"{_MATRIX} -k interrupt",
     ),
     Mutant(
+        "the answer to an approval is not told",
+        "agent/approvals/owed.py",
+        "            emit(answer)",
+        "            pass",
+    ),
+    Mutant(
+        "an approval is told with nobody who decided",
+        "agent/approvals/owed.py",
+        "            decided_by=by or UNSET,",
+        "            decided_by=UNSET,",
+    ),
+    Mutant(
         "post_approval_response is missing for a refusal",
         "agent/approvals/owed.py",
-        "        if requested is not None and emit is not None:",
-        '        if requested is not None and emit is not None and choice != "deny":',
+        "        if requested is None or emit is None:",
+        '        if requested is None or emit is None or choice == "deny":',
         f"{_MATRIX} -k approval",
     ),
     Mutant(

@@ -58,6 +58,7 @@ class OverMcp(LateSurface):
     """The client may approve, and answers with a second call."""
 
     surface, answerer = "mcp", "alice"
+    _call: Future[Any] | None = None
 
     @contextmanager
     def serving(self, seconds: float = LONG) -> Generator[Host]:
@@ -83,19 +84,27 @@ class OverMcp(LateSurface):
             try:
                 yield host
             finally:
-                self._call.cancel()
+                if self._call is not None:
+                    self._call.cancel()
                 done.set()
                 staying.result(HANG)
         loop.close()
 
     def begin(self) -> None:
-        self._call = self._loop.start(self._client.call_tool("run", {"prompt": "go"}))
+        self._call = self._loop.start(self._client.call_tool("run", {"prompt": self.message}))
+
+    def say(self, words: str, session_id: str = "") -> str:
+        """A whole turn; its session."""
+        result = self._loop.run(self._client.call_tool("run", {"prompt": words, "session_id": session_id}))
+        found: dict[str, Any] = cast("dict[str, Any]", result.structured_content or {})
+        return str(found.get("result", found)["session_id"])
 
     def answer(self, question: QuestionRow) -> None:
         given = {"approval_id": question.id, "answer": "approve"}
         assert not self._loop.run(self._client.call_tool("approvals_respond", given)).is_error
 
     def leave(self) -> None:
+        assert self._call is not None
         self._call.cancel()
 
 
@@ -150,7 +159,7 @@ class InEditor(LateSurface):
         return {"outcome": {"outcome": "selected", "optionId": chosen}}
 
     def begin(self) -> None:
-        prompt: list[Any] = [TextContentBlock(type="text", text="go")]
+        prompt: list[Any] = [TextContentBlock(type="text", text=self.message)]
         self._loop.start(self._agent.prompt(session_id=self._session, prompt=prompt))
 
     def wait_until_asked(self) -> None:

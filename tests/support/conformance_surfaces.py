@@ -49,6 +49,7 @@ class ConformanceHome:
                 "api_key": "test-key",
             },
             "agent": {"api_max_retries": 2},
+            "approvals": {"reviewer": "model"},
             "plugins": {"enabled": [*PLUGINS, *plugins]},
             "principals": {"local": {"workspace": str(self.cwd)}},
             **sections,

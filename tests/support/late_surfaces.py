@@ -38,6 +38,8 @@ class LateSurface:
     has_timeout = True
     #: Whether an answer from elsewhere, such as ``hermes approvals``, lets the turn go on.
     is_answered_elsewhere = True
+    #: What its client says.
+    message = "go"
 
     def __init__(self, home: Path, workdir: Path, provider: ScriptedProvider) -> None:
         self.home, self.workdir, self.provider = home, workdir, provider
@@ -89,7 +91,7 @@ class OnGateway(LateSurface):
             rig.close()
 
     def begin(self) -> None:
-        self._client.say("go")
+        self._client.say(self.message)
 
     def wait_until_asked(self) -> None:
         self._client.hear(1)

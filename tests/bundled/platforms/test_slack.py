@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import http.client
 import json
+import re
 import threading
 import time
 from collections.abc import Generator
@@ -263,11 +264,16 @@ def test_clicks_call_the_handlers_of_plugins(
             def breaks(**_: Any) -> None:
                 raise ValueError("not today")
 
+            def picked(action: dict[str, Any]) -> None:
+                clicks.append((action["block_id"], action["action_id"]))
+
             ctx.register_slack_action_handler("water", pressed)
             ctx.register_slack_action_handler("breaks", breaks)
+            ctx.register_slack_action_handler(re.compile("^pick:"), picked)
+            ctx.register_slack_action_handler({"action_id": "dig", "block_id": re.compile("^bed")}, picked)
 
-    def click(user: str, action: str, value: object = "bed 3") -> str:
-        actions = [{"action_id": action, "value": value}, "no action", {}]
+    def click(user: str, action: str, block: str = "", value: object = "bed 3") -> str:
+        actions = [{"action_id": action, "block_id": block, "value": value}, "no action", {}]
         return server.push("interactive", {"user": {"id": user}, "channel": {"id": "C1"}, "actions": actions})
 
     rig = GatewayRig(home, workdir, provider)
@@ -276,9 +282,13 @@ def test_clicks_call_the_handlers_of_plugins(
         running = rig.start(plugins=[Buttons], platforms=["slack"], others={"slack": settings})
         wait_until(lambda: "slack" in running.gateway.adapters, "a connection")
         sent = [click("UEVE", "water"), click("UANN", "breaks"), click("UANN", "unknown"), click("UANN", "water")]
+        sent += [click("UANN", "pick:7", "a"), click("UANN", "no pick:7", "a"), click("UEVE", "pick:8", "a")]
+        sent += [click("UANN", "dig", "bed 4"), click("UANN", "dig", "path"), click("UANN", "dig up", "bed 4")]
         sent.append(server.push("interactive", {"user": "x", "channel": [], "actions": 5}))
         wait_until(lambda: server.acknowledged == sent, "every click to be acknowledged")
-        assert clicks == [("UANN", "bed 3")], "a click of a stranger calls nothing"
+        expected = [("UANN", "bed 3"), ("a", "pick:7"), ("bed 4", "dig")]
+        wait_until(lambda: len(clicks) >= len(expected), "the clicks of the user who is let in")
+        assert clicks == expected, "a click of a stranger calls nothing, nor one that fits no handler"
         assert server.called("chat.postMessage") == [{"channel": "C1", "markdown_text": "Thanks."}]
     finally:
         rig.close()

@@ -163,6 +163,35 @@ def test_side_calls_of_plugins_are_answered_from_the_record(make_host: HostFacto
     assert not result.identical
 
 
+def test_prompt_sections_of_plugins_are_those_of_the_record(make_host: HostFactory, home: Path, tmp_path: Path) -> None:
+    made: list[str] = []
+
+    class Teller:
+        name = "teller"
+
+        @staticmethod
+        def register(ctx: PluginContext) -> None:
+            def tell(session: dict[str, Any]) -> str:
+                made.append(session["session_id"])
+                return f"Told {len(made)} times."
+
+            ctx.register_system_prompt_section("count", tell)
+
+    with ScriptedProvider([text("One."), text("Two.")]) as provider:
+        host = make_host(provider, plugin_objects=[Teller])
+        session = host.new_session()
+        session.run("Hi.")
+        session.run("And now?")
+        host.close()
+        prompts = {str(request.messages[0]["content"]) for request in provider.requests}
+    assert ["Told 1 times." in prompt for prompt in prompts] == [True]
+    # With the plugin, which has another text by now and is not asked; and without it.
+    for plugins in ([Teller], []):
+        result = again(home, session.id, tmp_path / "elsewhere", plugin_objects=plugins)
+        assert result.identical, shown(result)
+    assert made == [session.id]
+
+
 @pytest.fixture
 def recorded(make_host: HostFactory, workdir: Path, home: Path) -> str:
     """A session with three turns, of which the second was undone, and a command that leaves a trace."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
@@ -18,21 +17,20 @@ from hermes.testing.hosts.conversation import (
     MESSAGE,
     NOTES,
     PLUGINS,
-    ProbeEvent,
-    calls_of,
+    REVIEWED,
 )
-from hermes.testing.hosts.probe import ASIDE
-from hermes.testing.scripted.script import RecordedRequest
-
-Payload = dict[str, Any]
+from hermes.testing.hosts.probe import ASIDE, REVIEW
+from hermes.testing.hosts.recording import HostRecording
 
 #: Calls that a veto stops, and whose.
 _VETOED = {"note-late": 3, "note-early": 1}
+#: Calls that do not run: those, and the one that the reviewer refuses.
+_NOT_RUN = (*_VETOED, "note-refuse")
 #: What the plugins make of each call: both rewrite it, and the first changes one more in ``pre_tool_call``.
 _MADE = {call: f"{said}13!" if call == "note-change" else f"{said}13" for call, said in NOTES.items()}
 #: Attempts at the model: the failures, then a reply for each step, and one after the check. The child has two.
 _ATTEMPTS = FAILURES + 7
-_CALLS, _RUN = 10, 7
+_CALLS, _RUN = 12, 8
 
 #: How often each site is seen in the main conversation, and in that of the child.
 DELIVERED: dict[str, tuple[int, int]] = {
@@ -60,10 +58,11 @@ DELIVERED: dict[str, tuple[int, int]] = {
     "post_llm_call": (1, 1),
     "on_session_end": (1, 1),
     "on_session_finalize": (1, 1),
-    "pre_auxiliary_call": (1, 0),
-    "post_auxiliary_call": (1, 0),
-    "pre_approval_request": (0, 0),
-    "post_approval_response": (0, 0),
+    # The question of the tool, and those to the reviewer.
+    "pre_auxiliary_call": (1 + len(REVIEWED), 0),
+    "post_auxiliary_call": (1 + len(REVIEWED), 0),
+    "pre_approval_request": (len(REVIEWED), 0),
+    "post_approval_response": (len(REVIEWED), 0),
     "on_session_resume": (0, 0),
     "agent_loop_stopped": (0, 0),
     "on_interim_message": (1, 0),
@@ -71,39 +70,6 @@ DELIVERED: dict[str, tuple[int, int]] = {
 
 #: Sites that depend on the surface, that one message does not lead to, or that come in any number of pieces.
 ELSEWHERE = frozenset({"pre_gateway_dispatch", "on_session_reset", "on_stream_delta"})
-
-
-class HostRecording:
-    """What one surface did with the conversation."""
-
-    def __init__(
-        self,
-        events: Sequence[ProbeEvent],
-        answer: str,
-        requests: Sequence[RecordedRequest],
-        platform: str,
-        sender: str,
-    ) -> None:
-        self.events = events
-        self.answer, self.requests, self.platform, self.sender = answer, requests, platform, sender
-        #: The calls that each of the probes received.
-        self.by_plugin = {number: calls_of(events, number) for number, _ in enumerate(PLUGINS, 1)}
-        starts = [event.payload for event in self.by_plugin[1] if event.name == "subagent_start"]
-        self.child = str(starts[0].get("child_session_id")) if starts else ""
-
-    def of(self, name: str, plugin: int = 1, *, child: bool | None = False) -> list[Payload]:
-        """The payloads of one site: of the main conversation, of the child's, or (``None``) of both."""
-        found = [event.payload for event in self.by_plugin[plugin] if event.name == name]
-        return [one for one in found if child is None or (one.get("session_id") == self.child) is child]
-
-    def calls(self, name: str, plugin: int = 1) -> dict[str, Payload]:
-        """The payloads of one site by their tool call."""
-        return {str(payload.get("tool_call_id")): payload for payload in self.of(name, plugin, child=None)}
-
-    def tool_messages(self) -> dict[str, str]:
-        """What the model was given as the result of each call."""
-        messages = [message for request in self.requests for message in request.messages]
-        return {str(one["tool_call_id"]): str(one["content"]) for one in messages if one.get("role") == "tool"}
 
 
 Check = Callable[[HostRecording], Iterator[str]]
@@ -163,7 +129,7 @@ def arguments(run: HostRecording) -> Iterator[str]:
             if payload and payload.get("args") != {"say": _MADE[call]}:
                 yield f"{site}: args is {payload.get('args')}, the plugins made {_MADE[call]!r} of {said!r}"
     ran = [event.payload["args"] for event in run.events if event.phase == "run"]
-    expected = [{"say": made} for call, made in _MADE.items() if call not in _VETOED]
+    expected = [{"say": made} for call, made in _MADE.items() if call not in _NOT_RUN]
     if ran != expected:
         yield f"the tool ran with {ran}, not with {expected}"
 
@@ -176,7 +142,9 @@ def requests(run: HostRecording) -> Iterator[str]:
     for payload in run.of("pre_api_request", child=None):
         if payload["request"].get("body", {}).get("user") != "13":
             yield "pre_api_request: request is not what the plugins made"
-    if any(request.body.get("user") != "13" for request in run.requests if request.last_user_text != ASIDE):
+    beside = [ASIDE in said or REVIEW in said for said in (request.last_user_text for request in run.requests)]
+    sent = [request.body.get("user") for request, is_beside in zip(run.requests, beside, strict=True) if not is_beside]
+    if set(sent) != {"13"}:
         yield "what was sent is not what the plugins made"
 
 
@@ -223,7 +191,7 @@ def vetoes(run: HostRecording) -> Iterator[str]:
 def outcomes(run: HostRecording) -> Iterator[str]:
     """Results, status and errors of calls are what happened."""
     ended = run.calls("post_tool_call")
-    blocked = dict.fromkeys(_VETOED, "blocked")
+    blocked = dict.fromkeys(_NOT_RUN, "blocked")
     expected = {
         **dict.fromkeys(NOTES, "ok"),
         **blocked,
@@ -267,7 +235,7 @@ def attempts(run: HostRecording) -> Iterator[str]:
         if payload.get("api_request_id") not in answered:
             yield "pre_tool_call: api_request_id is not that of the reply that asked for the call"
     counted = [one.get("assistant_tool_call_count") for one in run.of("post_api_request")]
-    if counted != [4, 3, 1, 1, 1, 0, 0]:
+    if counted != [4, 5, 1, 1, 1, 0, 0]:
         yield f"post_api_request: assistant_tool_call_count is {counted}"
     for payload in run.of("pre_api_request", child=None):
         sizes = (len(payload["request_messages"]), len(payload["tools"]))
@@ -279,12 +247,26 @@ def aside(run: HostRecording) -> Iterator[str]:
     """A call of `ctx.llm` is told as one beside the conversation, with the plugin that made it."""
     said = {"plugin": PLUGINS[0], "purpose": "conformance", "aux_task": "plugin_llm", "retry_count": 0}
     for site, more in (("pre_auxiliary_call", {}), ("post_auxiliary_call", {"finish_reason": "stop", "error": None})):
-        for payload in run.of(site):
+        for payload in [one for one in run.of(site) if one.get("aux_task") != "approval"]:
             if wrong := {name for name, value in {**said, **more}.items() if payload.get(name, ...) != value}:
                 yield f"{site}: {', '.join(sorted(wrong))} is not what happened"
-    asked = [one for payload in run.of("pre_auxiliary_call") for one in payload["request_messages"]]
+    calls = [one for one in run.of("pre_auxiliary_call") if one.get("aux_task") == "plugin_llm"]
+    asked = [one for payload in calls for one in payload["request_messages"]]
     if [one.get("content") for one in asked if one.get("role") == "user"] != [ASIDE]:
         yield "pre_auxiliary_call: request_messages is not what the plugin asked"
+
+
+def approvals(run: HostRecording) -> Iterator[str]:
+    """A call that a plugin wants approved is asked about, and both hooks tell the same question; a refusal holds."""
+    asked, answered = run.calls("pre_approval_request"), run.calls("post_approval_response")
+    for call, choice in REVIEWED.items():
+        question, answer = asked.get(call, {}), answered.get(call, {})
+        if f"{REVIEW} {NOTES[call]}" not in str(question.get("description")) or question.get("surface") != "smart":
+            yield f"pre_approval_request: description or surface of {call} is wrong"
+        if {name: answer.get(name) for name in question} != question:
+            yield f"post_approval_response: {call} is not the question that was asked"
+        if (answer.get("choice"), answer.get("decided_by")) != (choice, "aux_llm"):
+            yield f"post_approval_response: {call} was answered {answer.get('choice')} by {answer.get('decided_by')}"
 
 
 def context(run: HostRecording) -> Iterator[str]:
@@ -397,6 +379,7 @@ CHECKS: tuple[Check, ...] = (
     results,
     attempts,
     aside,
+    approvals,
     context,
     verification,
     answer,

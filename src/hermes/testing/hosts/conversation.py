@@ -38,8 +38,13 @@ NOTES = {
     "note-ask": "ask",
     "note-late": "veto late",
     "note-early": "veto early",
+    "note-allow": "allow",
+    "note-refuse": "refuse",
     "note-child": "child",
 }
+#: The calls that a plugin wants approved, and what the model that reviews them makes of each.
+REVIEWED = {"note-allow": "smart_approve", "note-refuse": "smart_deny"}
+_VERDICTS = {f"{probe.REVIEW} allow": "APPROVE", f"{probe.REVIEW} refuse": "DENY"}
 
 
 def _note(call: str) -> ScriptedCall:
@@ -53,6 +58,8 @@ _STEPS: tuple[ScriptedReply, ...] = (
             _note("note-late"),
             _note("note-early"),
             ScriptedCall("no_such_tool", {}, "unknown"),
+            _note("note-allow"),
+            _note("note-refuse"),
         ]
     ),
     tool_call("terminal", {"command": "echo seen"}, call_id="command"),
@@ -78,8 +85,9 @@ class ProbeEvent(msgspec.Struct, frozen=True):
 class HostConversation:
     """One run of the conversation on one surface of a host.
 
-    Install the probes where the host finds plugins, enable them, give the host ``ScriptedProvider(conversation.reply)``
-    as its model with two retries, say ``MESSAGE`` on the surface, end the host, and look at ``breaches``.
+    Install the probes where the host finds plugins, enable them, and give the host
+    ``ScriptedProvider(conversation.reply)`` as its model, with two retries and as the reviewer of what needs an
+    approval. Say ``MESSAGE`` on the surface, end the host, and look at ``breaches``.
     """
 
     def __init__(self, recording: Path) -> None:
@@ -107,6 +115,9 @@ class HostConversation:
         said = request.last_user_text
         if said == probe.ASIDE:
             return text("an aside")
+        for question, verdict in _VERDICTS.items():
+            if question in said:
+                return text(verdict)
         if said.startswith("check by"):
             return text("all done")
         steps = _CHILD if GOAL in said else _STEPS
@@ -130,7 +141,8 @@ class HostConversation:
         ``answer`` is what the surface showed, ``requests`` is what the model received; ``platform`` and ``sender`` are
         what the contract calls the surface and its user.
         """
-        from hermes.testing.hosts.checks import CHECKS, HostRecording
+        from hermes.testing.hosts.checks import CHECKS
+        from hermes.testing.hosts.recording import HostRecording
 
         recording = HostRecording(self.events, answer, requests, platform, sender)
         if not recording.of("on_session_end"):

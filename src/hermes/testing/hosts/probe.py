@@ -22,6 +22,9 @@ SCHEMA = {
 #: What the tool asks the model beside the conversation.
 ASIDE = "A question beside the conversation."
 
+#: What the first wants approved, before the word of the call.
+REVIEW = "Conformance review:"
+
 #: Where the second one answers as the others do.
 HEARD = ("transform_llm_output", "transform_terminal_output")
 
@@ -119,6 +122,9 @@ class Probe:
         said = str(payload["args"].get("say", ""))
         if said.startswith("change") and self.number == 1:
             return {"action": "modify", "args": {"say": f"{said}!"}}
+        if said.startswith(("allow", "refuse")) and self.number == 1:
+            word = said.rstrip("123")
+            return {"action": "approve", "message": f"{REVIEW} {word}", "rule_key": f"conformance_{word}"}
         if not said.startswith("veto"):
             return None
         vetoes = said.startswith("veto late") == (self.number == 3)
