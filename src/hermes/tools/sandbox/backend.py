@@ -47,19 +47,26 @@ class SandboxBackend(msgspec.Struct, frozen=True):
         return self.name == "landlock"
 
     def command_line(
-        self, profile: SandboxProfile, temporary: str, arguments: Sequence[str], cwd: str = ""
+        self,
+        profile: SandboxProfile,
+        temporary: str,
+        command: Sequence[str],
+        cwd: str = "",
+        opener: Sequence[str] = (),
     ) -> Sequence[str]:
-        """The command line that runs ``arguments`` in the sandbox, if it is started by way of ``limited``.
+        """The command line that runs ``command`` in the sandbox, if it is started by way of ``limited``.
 
         ``temporary`` is a private folder: the command's ``TMPDIR``, and with bubblewrap its ``/tmp``. ``cwd`` is the
         directory that the command starts in, as it sees it; with Landlock the one who starts it has to see to that.
+        ``opener`` is a program that runs in the sandbox first, and becomes the command it is given.
         """
         if self.name == "landlock":
-            return arguments
+            return command
         from hermes.tools.sandbox.bubblewrap import bubblewrap_arguments
 
+        blocks = self.blocks_namespaces
         return bubblewrap_arguments(
-            self.program, profile, temporary, arguments, cwd, blocks_namespaces=self.blocks_namespaces
+            self.program, profile, temporary, command, cwd, opener=opener, blocks_namespaces=blocks
         )
 
     def start(

@@ -18,8 +18,10 @@ _RESOLVER = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/res
 
 #: The first process of the sandbox. The kernel ends all others with it, so nothing outlives the command, whatever it
 #: started and however. bubblewrap's own first process would wait for the last of them. Its ``--die-with-parent`` would
-#: end a background process with the thread of Hermes that started it.
-_FIRST_PROCESS = ("/bin/sh", "-c", 'command -- "$@"; exit $?', "sh")
+#: end a background process with the thread of Hermes that started it. It alone keeps the descriptor that a program
+#: before it may have opened.
+KEPT_DESCRIPTOR = 9
+_FIRST_PROCESS = ("/bin/sh", "-c", f'command -- "$@" {KEPT_DESCRIPTOR}>&-; exit $?', "sh")
 
 
 def bubblewrap_arguments(
@@ -29,11 +31,13 @@ def bubblewrap_arguments(
     command: Sequence[str],
     cwd: str = "",
     *,
+    opener: Sequence[str] = (),
     blocks_namespaces: bool = False,
 ) -> list[str]:
     """The command line that runs ``command`` in the sandbox. ``temporary`` is the folder that it sees as ``/tmp``.
 
-    ``blocks_namespaces``: nothing in it can make user namespaces, in which it would have all rights again.
+    ``opener`` is a program that runs before the first process, and becomes it. ``blocks_namespaces``: nothing in it can
+    make user namespaces, in which it would have all rights again.
 
     A later mount lies on top of an earlier one, so the order is: everything read-only, what is hidden, the folders
     that may be changed, what stays read-only in them, what is hidden in them.
@@ -52,7 +56,7 @@ def bubblewrap_arguments(
     arguments += [argument for path in profile.shown if os.path.exists(path) for argument in ("--ro-bind", path, path)]
     arguments += _bind_folders(profile, temporary)
     arguments += [argument for path in inner for argument in _hide(path)]
-    return [*arguments, "--chdir", cwd or profile.workspace, "--", *_FIRST_PROCESS, *command]
+    return [*arguments, "--chdir", cwd or profile.workspace, "--", *opener, *_FIRST_PROCESS, *command]
 
 
 def _processes() -> list[str]:

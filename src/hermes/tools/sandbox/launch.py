@@ -36,10 +36,10 @@ class Launch:
 
     def start(self, start: Callable[[Sequence[str], str, Mapping[str, str]], T]) -> T:
         """Start the process: ``start`` takes the command line, the working directory and the environment to use."""
-        command: Sequence[str] = self.command
+        opener: Sequence[str] = ()
         if self.proxy is not None and self.reach is not None:
-            command = self.proxy.wrap(command, self.temporary, self.inner_temporary, self.reach)
-        line = self.backend.command_line(self.profile, self.temporary, command, self.cwd)
+            opener = self.proxy.opener(self.temporary, self.inner_temporary, self.reach)
+        line = self.backend.command_line(self.profile, self.temporary, self.command, self.cwd, opener)
         folder = self.profile.workspace if self.backend.name == "bubblewrap" else self.cwd
         return self.backend.limited(self.profile, self.temporary, lambda: start(line, folder, self.environment))
 

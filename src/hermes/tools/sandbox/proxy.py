@@ -1,9 +1,9 @@
 """Network of a sandbox that reaches only some hosts: an HTTP proxy of ours is its only way out.
 
 The sandbox has a network namespace without any route. A small program inside opens a port on its loopback, hands
-the listening socket to this process over a Unix socket in the private temporary folder, and becomes the command. This
-process accepts the connections and decides about each by the name of its host. The Unix socket stays open in the
-command: its end is the end of the sandbox.
+the listening socket to this process over a Unix socket in the private temporary folder, and becomes the first process
+of the sandbox. This process accepts the connections and decides about each by the name of its host. The Unix socket
+stays open in that first process: its end is the end of the sandbox.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from urllib.parse import urlsplit
 
 from hermes.base.errors import HermesError
+from hermes.tools.sandbox.bubblewrap import KEPT_DESCRIPTOR
 from hermes.tools.sandbox.network import Reach, split_pattern
 
 log = logging.getLogger("hermes.sandbox")
@@ -55,7 +56,7 @@ line.sendmsg([sys.argv[2].encode()], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, h
 line.recv(1)
 address = "http://127.0.0.1:%d" % port.getsockname()[1]
 port.close()
-os.set_inheritable(line.fileno(), True)
+os.dup2(line.fileno(), {KEPT_DESCRIPTOR})
 os.environ.update(dict.fromkeys({_VARIABLES!r}, address))
 os.execvp(sys.argv[3], sys.argv[3:])
 """
@@ -100,8 +101,8 @@ class ProxyNetwork:
         #: What the commands may reach that have not opened their way out yet, by the word that names each.
         self._expected: dict[str, Reach] = {}
 
-    def wrap(self, arguments: Sequence[str], folder: str, inner_folder: str, reach: Reach) -> list[str]:
-        """The command line that opens the way out and then becomes the command.
+    def opener(self, folder: str, inner_folder: str, reach: Reach) -> list[str]:
+        """The program that opens the way out, and then becomes the command that follows it.
 
         ``folder`` is the private temporary folder of the sandbox, ``inner_folder`` its name inside.
         """
@@ -112,18 +113,22 @@ class ProxyNetwork:
                 self._listeners[folder] = self._listen(os.path.join(folder, _SOCKET))
                 with open(os.path.join(folder, _TUNNEL), "w", encoding="utf-8") as file:
                     file.write(_TUNNEL_PROGRAM)
-        return [_python(), "-I", "-S", "-c", _OPENER, os.path.join(inner_folder, _SOCKET), word, *arguments]
+        return [_python(), "-I", "-S", "-c", _OPENER, os.path.join(inner_folder, _SOCKET), word]
 
     def _listen(self, path: str) -> socket.socket:
         listener = socket.socket(socket.AF_UNIX)
+        # The name of a socket has at most about a hundred characters, and that of a folder may be longer.
+        folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             with suppress(FileNotFoundError):
                 os.unlink(path)
-            listener.bind(path)
+            listener.bind(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
             listener.listen(_BACKLOG)
         except BaseException:
             listener.close()
             raise
+        finally:
+            os.close(folder)
         threading.Thread(target=self._welcome, args=(listener,), name="hermes-network", daemon=True).start()
         return listener
 
