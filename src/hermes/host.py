@@ -179,6 +179,7 @@ class Host:
             fresh_config=self._fresh_config,
         )
         self.services.schedules = self._plugin_jobs
+        self.services.new_session, self.services.resume_session = self.new_session, self.resume_session
         #: Notices for the user, one line each.
         self.notices = self._load_extensions()
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from hermes.plugins.compat.names import ROOTS
 
 #: First words of the modules that upstream has, whether or not this host offers any of them.
-HOST_ROOTS = ROOTS | {"cli", "hermes_logging", "hermes_time", "model_tools", "run_agent", "toolsets", "tui_gateway"}
+HOST_ROOTS = ROOTS | {"cli", "hermes_logging", "hermes_time", "model_tools", "toolsets", "tui_gateway"}
 
 WORKS = "does its job"
 LOADS = "loads"

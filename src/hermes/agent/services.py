@@ -12,7 +12,7 @@ import msgspec
 
 from hermes.base.config.files import profile_name
 from hermes.base.config.principals import default_workspace
-from hermes.base.errors import SessionNotFound, TurnSuspended
+from hermes.base.errors import PluginError, SessionNotFound, TurnSuspended
 from hermes.base.sanitize.surrogates import encodable
 from hermes.base.scope import Scope, current_principal, current_scope, new_id
 from hermes.hooks.threads.timed_call import host_work, refuse_late_calls
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hermes.agent.session import Session
     from hermes.base.config.load import FreshConfig
     from hermes.journal.turns.steps import TurnJournal
+    from hermes.models.endpoint import Endpoint
     from hermes.plugins.http import PluginHttp
     from hermes.plugins.llm.access import ModelAccess
     from hermes.tools.skills.manifest import SkillManifest
@@ -52,6 +53,9 @@ class Services:
         self._fresh_config = fresh_config
         #: Makes the schedules that plugins see; set by the host.
         self.schedules: Callable[[], Any] | None = None
+        #: Open a session, a new one and one that is stored; set by the host.
+        self.new_session: Callable[..., Session] | None = None
+        self.resume_session: Callable[..., Session] | None = None
         #: Takes a message when no turn is running: a prompt that starts one with it.
         self.take_message: Callable[[str], bool] | None = None
         self._models: PluginModels | None = None
@@ -82,11 +86,13 @@ class Services:
         """Run a tool in the session of the caller, through the same pipeline as the model's own calls."""
         scope = current_scope.get() or Scope(platform=self._platform)
         session: Session | None = self._runtime.open_sessions.get(scope.session_id)
-        cwd, journal = (self._cwd, None) if session is None else (session.cwd, session.journal)
-        if session is None and scope.principal:
-            cwd = default_workspace(self.home, scope.principal)  # never the owner's folder
+        cwd, journal = (self._place(scope.principal), None) if session is None else (session.cwd, session.journal)
         with host_work():
             return dispatch_call(self._runtime, scope, cwd, name, args, journal)
+
+    def _place(self, principal: str) -> Path:
+        """Where work outside of a session is done: never in the owner's folder for another caller."""
+        return default_workspace(self.home, principal) if principal else self._cwd
 
     def inject_message(self, content: str, role: str) -> bool:
         """Add a message to the running turn of the caller's session, or start one at an idle prompt.
@@ -175,6 +181,29 @@ class Services:
             path = Path(self._session_files.name) / f"{sha256(principal.encode()).hexdigest()[:16]}.db"
             write_session_file(self._runtime.store, path, principal)
         return path
+
+    def agent_session(self, session_id: str, platform: str) -> Session:
+        """The session of that id for an agent that a plugin starts; a new one when there is none."""
+        if self.new_session is None or self.resume_session is None:
+            raise PluginError("this host starts no agents for plugins")
+        principal, already = current_principal(), self._runtime.open_sessions.get(session_id)
+        if already is not None and already.principal == principal:
+            return already
+        try:
+            head = Sessions(self._runtime.store).head(session_id)
+        except SessionNotFound:
+            head = None
+        if head is None or head.id != session_id:  # another one may begin with the same letters
+            place = self._place(principal)
+            return self.new_session(principal=principal, cwd=place, platform=platform, session_id=session_id)
+        if head.principal != principal:
+            raise SessionNotFound(f"no session {session_id}")
+        return self.resume_session(session_id, platform=platform)
+
+    def endpoint(self) -> Endpoint:
+        """The model that answers the caller."""
+        scope = current_scope.get()
+        return self._runtime.open_sessions.endpoints("" if scope is None else scope.session_id)[0]
 
     def skills(self) -> list[SkillManifest]:
         """The skills of the session that the caller works for."""

@@ -29,6 +29,7 @@ ROOTS = frozenset(
         "hermes_state",
         "plugins",
         "providers",
+        "run_agent",
         "tools",
         "utils",
     }
