@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ PREFIX = "HERMES_NEMO_RELAY_"
 VERSION = tuple(int(part) for part in metadata.version("nemo-relay").split(".")[:2])
 #: Releases before it lose the ids of managed tool calls.
 KEEPS_CALL_IDS = VERSION >= (0, 8)
+#: Metadata can be added to the runtime's own events.
+ADDS_METADATA = find_spec("nemo_relay.event_metadata") is not None
 
 HostMaker = Callable[..., Host]
 Event = dict[str, Any]

@@ -7,6 +7,7 @@ from typing import Any
 
 from hermes.testing import RecordedRequest, ScriptedCall, ScriptedProvider, by_step, text, tool_call, tool_calls
 from support.relay_rig import (
+    ADDS_METADATA,
     KEEPS_CALL_IDS,
     Document,
     Event,
@@ -229,7 +230,9 @@ def test_adaptive_middleware(home: Path, workdir: Path, tmp_path: Path) -> None:
     assert end["data"] == '{"output":"middleware_execution_ok","exit_code":0,"error":null}'
     if KEEPS_CALL_IDS:
         assert end["metadata"]["otel.status_code"] == "OK"
-    # The status that ends have elsewhere, because the runtime's own ends cannot carry it.
+    if ADDS_METADATA:
+        assert _within({"session_id": session, "status": "ok"}, end["metadata"])
+    # On every release.
     outcomes = ["hermes.api.outcome", "hermes.tool.outcome", "hermes.api.outcome"]
     ends = ["hermes.turn.end", "hermes.session.end"]
     assert [mark["name"] for mark in marks(found)] == ["hermes.turn.start", *outcomes, *ends]

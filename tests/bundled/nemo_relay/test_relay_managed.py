@@ -19,6 +19,7 @@ from hermes.bundled.observability.nemo_relay.loop import RelayLoop
 from hermes.bundled.observability.nemo_relay.managed import HandBack, restored
 from hermes.testing import RecordedRequest, ScriptedCall, by_step, failure, hanging, text, tool_call, tool_calls
 from support.relay_rig import (
+    ADDS_METADATA,
     KEEPS_CALL_IDS,
     HostMaker,
     add_tool,
@@ -99,6 +100,9 @@ def test_managed_calls_keep_their_outcome(exporting_host: HostMaker, adaptive: P
     tools = {one["metadata"]["tool_call_id"]: one["metadata"] for one in marks(found) if "tool.outcome" in one["name"]}
     assert tools["call_good"]["status"] == "ok"
     assert tools["call_bad"]["status"] == "error"
+    if ADDS_METADATA:
+        ends = {one["metadata"]["tool_call_id"]: one["metadata"]["status"] for one in scopes(found, "tool", "end")}
+        assert ends == {call: about["status"] for call, about in tools.items()}
     assert tools["call_bad"]["error_type"]
     assert tools["call_bad"]["otel.status_code"] == "ERROR"
     models = [one["metadata"] for one in marks(found) if one["name"] == "hermes.api.outcome"]

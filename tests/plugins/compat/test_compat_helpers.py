@@ -277,6 +277,26 @@ def register(ctx):
     assert look(str(tmp_path / "other")) == [tmp_path / "other", rig.home]
 
 
+def test_the_executor_has_its_own_name_in_a_plugin(rig: Rig) -> None:
+    code = """
+from hermes_executor import HermesA2AExecutor, ProviderConfig, _reasoning_supported, _validate_response_format
+
+def look(model):
+    executor = HermesA2AExecutor(model, system_blocks=["persona", None], _client=object())
+    problem = _validate_response_format({"type": "bad"})
+    return executor._build_messages("hi"), ProviderConfig(model).reasoning_supported, _reasoning_supported("x"), problem
+
+def register(ctx):
+    ctx.register_command("look", look)
+"""
+    rig.write("p", code)
+    look: Any = rig.load(enabled=["p"]).commands["look"].handler
+    messages, supported, other, problem = look("nousresearch/hermes-4-0")
+    assert [message["content"] for message in messages] == ["persona", "hi"]
+    assert (supported, other) == (True, False) and "'bad'" in problem
+    assert "hermes_executor" not in sys.modules
+
+
 def test_patterns_and_mappings_name_slack_actions(rig: Rig) -> None:
     code = """
 import re

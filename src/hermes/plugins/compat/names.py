@@ -26,6 +26,7 @@ ROOTS = frozenset(
         "gateway",
         "hermes_cli",
         "hermes_constants",
+        "hermes_executor",
         "hermes_state",
         "plugins",
         "providers",

@@ -76,6 +76,8 @@ NAMES = {
     "hermes_cli.secret_prompt": "machine/terminal_setup: masked_secret_prompt",
     "hermes_cli.setup": f"{_PRINTED_NAMES} is_interactive_stdin prompt settings: setup()",
     "hermes_constants": "settings: constants()",
+    "hermes_executor": "surfaces.a2a.executor: HermesA2AExecutor ProviderConfig _reasoning_supported "
+    "_validate_response_format",
     "hermes_state": "sessions: state()",
     "plugins.memory": "agent/engines: MemoryProvider memory_plugins()",
     "providers": "plugins.model_provider: OMIT_TEMPERATURE ProviderProfile agent/runtime: providers()",

@@ -20,6 +20,7 @@ from .relay import Kind, Relay
 from .runtime_exporters import RuntimeExporters
 from .sessions import RelaySpan
 from .sink import Fields, RelaySink, about_of
+from .tool_ends import status_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -181,7 +182,17 @@ class ManagedCalls:
         call_id = fields["tool_call_id"]
         tool = self._sink.tracker.tool(fields["session_id"], fields["turn_id"], call_id)
         more = {"tool_call_id": call_id} if self._relay.knows_call_ids else {}
-        return self._run(tool, "tool", fields["tool_name"], args, next_call, fields, more)
+
+        def run(given: Any) -> Any:
+            status = "error"
+            try:
+                result = next_call(given)
+                status = status_of(to_plain(result))
+            finally:
+                self._exporters.tool_ends.note(fields["session_id"], call_id, status)
+            return result
+
+        return self._run(tool, "tool", fields["tool_name"], args, run, fields, more)
 
     def _run(
         self,

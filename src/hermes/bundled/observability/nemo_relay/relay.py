@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 from collections.abc import Awaitable, Callable
@@ -40,6 +41,9 @@ class Relay:
         #: Whether managed tool calls keep their id, so that equal ones can be distinguished.
         self.knows_call_ids = _takes(module.tools.execute, "tool_call_id")
         self._initialize_takes_file = _takes(self._plugin.initialize, "additional_plugins_toml")
+        self._event_metadata: Any = None
+        with contextlib.suppress(ImportError):  # 0.10 has it
+            self._event_metadata = import_module("nemo_relay.event_metadata")
 
     @property
     def is_tested(self) -> bool:
@@ -110,6 +114,20 @@ class Relay:
     def tool_result(self, result: Any) -> Any:
         """A tool's result in the form this release takes."""
         return result if self._result_type is None else self._result_type(result)
+
+    @property
+    def adds_metadata(self) -> bool:
+        """Whether metadata can be added to the runtime's own events."""
+        return self._event_metadata is not None and self.knows_call_ids
+
+    def add_metadata(self, name: str, make: Callable[[Any], dict[str, str]]) -> None:
+        """Have ``make`` add to the metadata of every event, where that is possible."""
+        if self.adds_metadata:
+            self._event_metadata.register_injector(name, 0, make)
+
+    def stop_adding(self, name: str) -> None:
+        if self.adds_metadata:
+            self._event_metadata.deregister_injector(name)
 
     # -- exporters ----------------------------------------------------------------------------------------------
 

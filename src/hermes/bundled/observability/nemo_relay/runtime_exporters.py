@@ -16,6 +16,7 @@ from .loop import RelayLoop, bounded
 from .plugins_toml import PluginsToml, PluginsTomlError, read_plugins_toml, translated, with_files
 from .relay import Relay
 from .settings import AtifFiles, AtofFile, RelaySettings
+from .tool_ends import ToolEnds
 
 log = logging.getLogger("hermes.plugins.nemo_relay")
 
@@ -43,6 +44,7 @@ class RuntimeExporters:
         self._activation: Any = None
         self._file: Any = None
         self._file_name = f"hermes-{os.getpid()}-{next(_numbers)}"
+        self.tool_ends = ToolEnds(relay, self._file_name)
         #: Files that no other process writes to meanwhile.
         self._claimed: list[Path] = []
         self._was_open = False
@@ -79,6 +81,8 @@ class RuntimeExporters:
         """Start to export. What cannot be started is left out, with one line in the log."""
         if self._toml is not None:
             self._initialize(self._toml.document)
+        if self.managed_mode:
+            self.tool_ends.open()
         if self._toml is None and self._settings.atof is not None:
             self._open_file(self._settings.atof)
         self._was_open = True
@@ -113,6 +117,7 @@ class RuntimeExporters:
     def close(self) -> None:
         """Stop to export. Never raises."""
         self.flush()
+        self.tool_ends.close()
         file, self._file = self._file, None
         if file is not None:
             self._attempt("the event file", lambda: self._close_file(file))
