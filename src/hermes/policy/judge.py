@@ -9,6 +9,7 @@ from pathlib import Path
 from hermes.policy.budget import StepBudget, TooComplex
 from hermes.policy.call import Call
 from hermes.policy.paths import PathContext
+from hermes.policy.places import Place
 from hermes.policy.programs.readers import changes_nothing, kind_of_change
 from hermes.policy.rules import BY_KEY
 from hermes.policy.scripts import ScriptReader
@@ -28,14 +29,17 @@ def judge_command(
     hermes_home: Path | str | None = None,
     scripts: ScriptReader | None = None,
     budget: StepBudget | None = None,
+    place: Place | None = None,
 ) -> Verdict:
     """The verdict on a shell command, by static analysis: runs nothing.
 
     ``cwd`` and ``home`` default to those of this process, ``hermes_home`` to ``.hermes`` in the home. ``scripts`` reads
     the scripts that the command runs; without it no file is read. ``budget`` counts the steps of the analysis.
+    ``place`` is where it may write unasked; without it that is ``cwd``.
     """
     findings = Findings()
     paths = _path_context(cwd, home, hermes_home)
+    paths.place = place or Place(paths.cwd)
     harmless = _judge(command, paths, findings, TERMINAL, scripts, budget or StepBudget())
     return findings.verdict(harmless=harmless)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from posixpath import join, normpath
 
+from hermes.policy.places import NOWHERE, Place, is_within
 from hermes.policy.shell.marks import UNKNOWN, is_known
 from hermes.policy.shell.words import names
 
@@ -126,6 +127,9 @@ class PathContext:
     #: Temporary folders that this command line made, and the targets of its moves.
     made: set[str] = field(default_factory=set[str])
     moved: set[str] = field(default_factory=set[str])
+    #: Symbolic links that this command line made: path -> target.
+    links: dict[str, str] = field(default_factory=dict[str, str])
+    place: Place = NOWHERE
 
     def resolve(self, path: str) -> str:
         """The absolute path, without ``.``, ``..``, double slashes and aliases of the root."""
@@ -178,12 +182,26 @@ class PathContext:
         whole = self.resolve(path)
         if any(f"{target}/".startswith(f"{whole}/") or whole.startswith(f"{target}/") for target in self.moved):
             return False  # it may hold something else than what its name says
-        if _TEMPORARY.match(whole) and any(f"{whole}/".startswith(f"{folder}/") for folder in self.made):
+        if self._was_made(whole) or self.place.is_own(whole):
             return True
         place = self.workspace.rstrip("/")
         if not place or not whole.startswith(f"{place}/") or self.is_vital(place):
             return False
         return any(_BUILD_OUTPUT.fullmatch(name) for name in whole[len(place) + 1 :].split("/"))
+
+    def is_outside(self, path: str) -> bool:
+        """Whether a write to the path is one outside of the working folder, as far as is known."""
+        if not path or not self.place.folder:
+            return False
+        whole = self.resolve(path)
+        for link, target in self.links.items():
+            if is_within(whole, link):
+                whole = target + whole[len(link) :]
+        return not self._was_made(whole) and self.place.is_outside(whole)
+
+    def _was_made(self, whole: str) -> bool:
+        """Whether a path lies in a temporary folder that this command line made."""
+        return _TEMPORARY.match(whole) is not None and any(is_within(whole, folder) for folder in self.made)
 
     def is_system(self, path: str) -> bool:
         """Whether the path is the root, or a folder of the system right below it."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hermes.agent.approvals.ownership import session_place
 from hermes.base.config import load_config
-from hermes.base.config.schema.modes import MODES, STEPPED
+from hermes.base.config.schema.modes import MODES, STEPPED, PermissionMode
 from hermes.base.config.schema.sections import TerminalConfig
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider, ScriptedResponder, text, tool_call
@@ -36,6 +38,10 @@ def _always(_scope: object) -> bool:
     return True
 
 
+def _never(_scope: object) -> bool:
+    return False
+
+
 def probe(column: str, workdir: Path) -> tuple[str, dict[str, Any]]:
     """A call of that kind. The dangerous ones are harmless when they run."""
     outside = workdir.parent / "elsewhere.txt"
@@ -45,6 +51,7 @@ def probe(column: str, workdir: Path) -> tuple[str, dict[str, Any]]:
         "edit outside": ("write_file", {"path": str(outside), "content": "new"}),
         "command judged read-only": ("terminal", {"command": "cat f.txt | wc -l"}),
         "other command": ("terminal", {"command": "touch ran"}),
+        "command that writes outside": ("terminal", {"command": f"echo new > {outside}"}),
         "dangerous command": ("terminal", {"command": RISKY}),
         "plugin or MCP tool of unsafe effect": ("shout", {}),
         "what asks, and no one is there": ("terminal", {"command": "git push --force nowhere"}),
@@ -62,8 +69,7 @@ def outcome(
     with ScriptedProvider([tool_call(*call), text("done")]) as provider:
         options = HostOptions(tools=[PLUGIN_TOOL], permission_mode=mode.partition(" ")[0])  # type: ignore[arg-type]
         with Host(home, approval_config(provider, **settings), options, cwd=workdir, env={}) as host:
-            if mode == "auto":
-                host.approvals.is_sandboxed = _always
+            host.approvals.is_sandboxed = _always if mode == "auto" else _never
             host.hooks.subscribe("post_tool_call", "watch", note(seen, "status", "error_type"))
             session = host.new_session()
             if attended:
@@ -274,12 +280,15 @@ def test_the_mode_is_shown_when_a_session_is_resumed(home: Path, workdir: Path) 
             assert "Mode plan: reads only" in Prompt(host).type("/resume 1")
 
 
-def asking(home: Path, workdir: Path, calls: list[Any], answers: list[str], **settings: Any) -> ScriptedResponder:
-    """The questions about these calls in the mode ``ask``."""
+def asking(
+    home: Path, workdir: Path, calls: list[Any], answers: list[str], *, mode: PermissionMode = "ask", **settings: Any
+) -> ScriptedResponder:
+    """The questions about these calls of one session."""
     person = ScriptedResponder(*map(says, answers))
     with ScriptedProvider([*calls, text("done")]) as provider:
-        options = HostOptions(permission_mode="ask")
+        options = HostOptions(permission_mode=mode)
         with Host(home, approval_config(provider, **settings), options, cwd=workdir, env={}) as host:
+            host.approvals.is_sandboxed = _never
             session = host.new_session()
             host.responders.attach(session.id, person)
             session.run("go")
@@ -334,3 +343,82 @@ def test_a_caller_of_an_owner_who_is_asked_about_changes_is_asked_about(home: Pa
         Host(home, approval_config(provider, permission_mode="ask"), cwd=workdir, env={}) as host,
     ):
         assert host.approvals.mode_of(Scope(session_id="s", principal="bob")) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x > {0}/f",
+        "mv f.txt {0}",
+        "cp f.txt {0}",
+        "cat f.txt | tee {0}/f",
+        "install f.txt {0}/f",
+        "tar xf a.tar -C {0}",
+        "dd if=f.txt of={0}/f",
+        "rsync f.txt {0}/",
+        "ln -s $PWD/f.txt {0}/link",
+        "sed -i s/a/b/ {0}/f",
+        "unzip a.zip -d {0}",
+        "git clone ./a {0}/b",
+        "cd {0} && touch x",
+    ],
+)
+def test_commands_that_write_elsewhere_are_asked_about(home: Path, workdir: Path, command: str) -> None:
+    elsewhere = workdir.parent / "elsewhere"
+    elsewhere.mkdir()
+    call = ("terminal", {"command": command.format(elsewhere)})
+    found, person = outcome(home, workdir, "ask-risky", call)
+    assert found == "asks" and person.requests[0].rules == ("write-outside",)
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_link_or_a_working_directory_does_not_hide_that_a_command_writes_elsewhere(home: Path, workdir: Path) -> None:
+    elsewhere = workdir.parent / "elsewhere"
+    elsewhere.mkdir()
+    (workdir / "link").symlink_to(elsewhere)
+    call = {"command": "echo x > f", "workdir": str(elsewhere)}
+    for args in ({"command": "echo x > link/f"}, call):
+        found, person = outcome(home, workdir, "ask-risky", ("terminal", args))
+        assert found == "asks" and person.requests[0].rules == ("write-outside",)
+    assert outcome(home, workdir, "ask-risky", ("terminal", {"command": "echo x > $PWD/f"}))[0] == "runs"
+
+
+def test_what_a_session_makes_in_a_temporary_folder_is_its_own(
+    home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = workdir.parent / "temporary"
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    old = temporary / "old"
+    old.mkdir(parents=True)
+    (old / "f").touch()
+    commands = [
+        f"echo x > {temporary}/x/g && rm -rf {temporary}/x/g",
+        "mkdir -p $TMPDIR/y && rm -rf $TMPDIR/y",
+        f"rm -rf {temporary}/x",
+        "d=$(mktemp -d) && touch f.txt && cp f.txt $d && rm -rf $d",
+    ]
+    calls = [tool_call("write_file", {"path": f"{temporary}/x/f", "content": "x"})]
+    calls += [tool_call("terminal", {"command": command}) for command in commands]
+    assert asking(home, workdir, calls, [], mode="ask-risky").requests == []
+    assert [path.name for path in temporary.iterdir() if not path.name.startswith("hermes")] == ["old"]
+    # What was there before the session is not: here, because the session begins later.
+    place = session_place(str(workdir), time.time() + 60)
+    assert place.is_outside(f"{old}/f") and not place.is_outside(f"{old}/new") and not place.is_own(str(old))
+    place = session_place(str(workdir), time.time() - 60)
+    assert not place.is_outside(f"{old}/f") and place.is_own(str(old)) and not place.is_own(str(temporary))
+
+
+def test_in_a_sandbox_a_write_elsewhere_is_left_to_the_sandbox(home: Path, workdir: Path) -> None:
+    """It cannot happen there; to let the command out is asked about."""
+    outside = workdir.parent / "elsewhere.txt"
+    call = tool_call("terminal", {"command": f"echo new > {outside}"})
+    person = ScriptedResponder(says("deny"))
+    with (
+        ScriptedProvider([call, text("done")]) as provider,
+        Host(home, approval_config(provider), cwd=workdir, env={}) as host,
+    ):
+        host.approvals.is_sandboxed = _always
+        session = host.new_session()
+        host.responders.attach(session.id, person)
+        session.run("go")
+    assert person.requests == []

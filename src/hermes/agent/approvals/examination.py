@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.approvals.modes import OUTSIDE_SANDBOX, WRITE_OUTSIDE, CallEffect
+from hermes.agent.approvals.ownership import session_place
 from hermes.tools.declarations.declaration import UNDECLARED, Code, Declaration
 from hermes.tools.files.guard import FileGuard, suspect_path
 from hermes.tools.files.paths import resolve_path
@@ -86,11 +87,19 @@ def _session_script(cwd: str, since: float, path: str) -> Script | None:
     return Script(data.decode("utf-8", "replace"), is_new)
 
 
-def examine_command(command: str, cwd: str, hermes_home: Path, since: float) -> Examination:
-    """Examine a command line that the terminal tool would run in ``cwd``."""
+def examine_command(
+    command: str, cwd: str, hermes_home: Path, since: float, *, folder: str | None = None
+) -> Examination:
+    """Examine a command line that the terminal tool would run in ``cwd``; ``folder`` is that of the session."""
     from hermes.policy.judge import judge_command
 
-    verdict = judge_command(command, cwd=cwd, hermes_home=hermes_home, scripts=partial(_session_script, cwd, since))
+    verdict = judge_command(
+        command,
+        cwd=cwd,
+        hermes_home=hermes_home,
+        scripts=partial(_session_script, cwd, since),
+        place=session_place(folder or cwd, since),
+    )
     return Examination(
         effect="command",
         found=verdict.findings,
@@ -153,7 +162,7 @@ class _Call(msgspec.Struct, frozen=True):
             return self._script(code)
         if not isinstance(code, str):
             return Examination("command", may_change_tree=True)
-        examined = examine_command(code, self._folder(), self.hermes_home, self.since)
+        examined = examine_command(code, self._folder(), self.hermes_home, self.since, folder=str(self.context.cwd))
         if not self.declared.is_guarded:
             return replace(examined, effect="plugin-tool")  # no sandbox holds it
         if self.args.get("outside_sandbox") and self.context.confinements.can_leave(self.context.scope):
@@ -207,7 +216,7 @@ class _Call(msgspec.Struct, frozen=True):
         from hermes.policy import Finding
         from hermes.policy.judge import judge_write
 
-        folder = os.path.realpath(self.context.cwd)
+        place = session_place(str(self.context.cwd), self.since)
         found: list[Finding] = []
         is_outside, refusal = False, ""
         checked = frozenset(map(str, self.declared.written_paths(self.args, self.context.cwd)))
@@ -220,9 +229,9 @@ class _Call(msgspec.Struct, frozen=True):
             sensitive = judge_write(path, hermes_home=self.hermes_home)
             if sensitive is not None:
                 found.append(sensitive)
-            if not path.startswith(folder.rstrip("/") + "/") and path != os.devnull:
+            if place.is_outside(path):
                 is_outside = True
-                found.append(Finding(WRITE_OUTSIDE, f"changes a file outside of {folder}", path))
+                found.append(Finding(WRITE_OUTSIDE, f"changes a file outside of {place.folder}", path))
         effect: CallEffect = "edit-outside" if is_outside else "edit-inside"
         return Examination(effect, tuple(found), checked=checked, refusal=refusal)
 

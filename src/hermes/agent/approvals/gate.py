@@ -181,7 +181,7 @@ class Approvals:
             examined,
             plugin,
             mode=mode,
-            is_sandboxed=MODES[mode].trusts_sandbox and self.is_sandboxed(scope),
+            is_sandboxed=bool(examined.found) and self.is_sandboxed(scope),
             always_ask=always_ask,
         )
         if assessment.decision is not None and not assessment.decision.allowed:

@@ -15,7 +15,7 @@ CallEffect = Literal[
     "read", "edit-inside", "edit-outside", "read-only-command", "command", "plugin-tool", "own-tool", "input"
 ]
 
-#: The rule for edits outside of the working folder.
+#: The rule for edits outside of the working folder; the policy has it for commands.
 WRITE_OUTSIDE = "write-outside"
 
 #: The rule by which a user is asked about a command that is to run without its sandbox.
@@ -49,7 +49,6 @@ _LEAVES_SANDBOX = frozenset(
         "wrapped-command",
         "unreadable",
         "hidden-text",
-        WRITE_OUTSIDE,
         "write-autorun",
         "write-credentials",
         "write-ssh",
@@ -72,10 +71,13 @@ def asked(
     traits = MODES[mode]
     if traits.never_asks:
         return ()
-    if traits.edits_outside:
-        return tuple(finding for finding in findings if finding.rule != WRITE_OUTSIDE)
-    if traits.trusts_sandbox and is_sandboxed and effect in ("command", "read-only-command", "input"):
+    in_sandbox = is_sandboxed and effect in ("command", "read-only-command", "input")
+    if in_sandbox and traits.trusts_sandbox:
         return tuple(finding for finding in findings if finding.rule in _LEAVES_SANDBOX or ":" in finding.rule)
+    # In a sandbox nothing outside can be written, and to let a command out of it is a question of its own.
+    leaves_it = any(finding.rule == OUTSIDE_SANDBOX for finding in findings)
+    if traits.edits_outside or in_sandbox or leaves_it:
+        return tuple(finding for finding in findings if finding.rule != WRITE_OUTSIDE)
     return tuple(findings)
 
 

@@ -153,6 +153,8 @@ def _copy(shell: Shell, call: Call) -> Flow:
     state, operands = shell.state, call.options.operands
     if call.program in ("mv", "ln"):
         state.paths.moved.update(state.paths.resolve(path) for path in operands[-1:])
+    if call.program == "ln" and call.options.has("s", "symbolic") and len(operands) == 2:
+        state.paths.links[state.paths.resolve(operands[1])] = state.paths.resolve(operands[0])
     if len(operands) >= 2:
         source, target = state.paths.resolve(operands[0]), state.paths.resolve(operands[-1])
         for copy in (target, f"{target}/{source.rpartition('/')[2]}"):

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call, after_options, base_name
+from hermes.policy.places import NOWHERE
 from hermes.policy.rules.deletion import finds_disposable
 from hermes.policy.scripts import Script
 from hermes.policy.shell.flow import PROGRAM, TERMINAL, Flow, text_flow
@@ -148,10 +149,12 @@ _FD_RUNS = ("-x", "-X", "--exec", "--exec-batch")
 def ssh(shell: Shell, call: Call) -> Flow:
     """A command for another machine is judged like a local one."""
     text = " ".join(_after_options(call.args, _SSH_VALUES)[1:])
-    if text:
-        run_text(shell, call, text)
-    elif call.stdin.origin != "terminal":
-        run_flow(shell, call, call.stdin)
+    with shell.subshell():
+        shell.state.paths.place = NOWHERE
+        if text:
+            run_text(shell, call, text)
+        elif call.stdin.origin != "terminal":
+            run_flow(shell, call, call.stdin)
     return Flow(None, "remote")
 
 

@@ -9,6 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call, base_name, without_version
+from hermes.policy.places import NOWHERE
 from hermes.policy.programs.builtins import BUILTINS
 from hermes.policy.programs.embedded import read_statements, run_options
 from hermes.policy.programs.interpreters import INLINE, interpret
@@ -186,6 +187,9 @@ def _look_for_destroyers(shell: Shell, call: Call) -> None:
         return
     for at, word in enumerate(call.args[:_MOST_WRAPPED]):
         if len(call.args) > at + 1 and not word.startswith("-") and _is_notable(base_name(word)):
-            if shell.findings_of(call.args[at:], call).any:
+            with shell.subshell():
+                shell.state.paths.place = NOWHERE  # a place is no danger
+                found = shell.findings_of(call.args[at:], call).any
+            if found:
                 shell.report("wrapped-command", call.source)
             return

@@ -8,7 +8,8 @@ from hermes.policy.call import ParsedOptions, after_options, read_options
 from hermes.policy.rules.rule import Checks, Rule
 from hermes.policy.shell.words import by_program, names
 
-_GLOBAL_VALUES = names("-C -c --git-dir --work-tree --namespace --super-prefix --exec-path --config-env")
+#: Options in front of the verb that take the next word.
+GLOBAL_VALUES = names("-C -c --git-dir --work-tree --namespace --super-prefix --exec-path --config-env")
 #: Operands that mean everything in the working tree.
 _ALL_FILES = names(". ./ :/ *")
 
@@ -18,7 +19,7 @@ def _commands(rows: Mapping[str, Callable[[ParsedOptions], bool]]) -> Checks:
     commands = by_program(rows)
 
     def loses(args: list[str]) -> bool:
-        rest = after_options(args, _GLOBAL_VALUES.__contains__)
+        rest = after_options(args, GLOBAL_VALUES.__contains__)
         command = commands.get(rest[0]) if rest else None
         return command is not None and command(read_options(rest[1:]))
 

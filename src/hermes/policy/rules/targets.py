@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hermes.policy.call import Call, read_options
+from hermes.policy.call import Call, after_options, read_options
+from hermes.policy.paths import PathContext
+from hermes.policy.rules.git import GLOBAL_VALUES
 from hermes.policy.rules.rule import REDIRECTED, Checks
 from hermes.policy.shell.words import by_program
+
+#: Where the command runs.
+HERE = "."
 
 
 def written_paths(call: Call) -> list[str]:
@@ -16,11 +21,15 @@ def written_paths(call: Call) -> list[str]:
 
 
 def written_kinds(call: Call) -> frozenset[str]:
-    """The kinds of sensitive files that a call writes, by redirections and arguments."""
+    """The kinds of files that a call writes, by redirections and arguments: sensitive ones, and others elsewhere."""
     if call.written_kinds is None:
         paths = dict.fromkeys([*call.writes, *written_paths(call)])
-        call.written_kinds = frozenset(filter(None, map(call.paths.sensitive_kind, paths)))
+        call.written_kinds = frozenset(filter(None, (_kind(call.paths, path) for path in paths)))
     return call.written_kinds
+
+
+def _kind(paths: PathContext, path: str) -> str | None:
+    return paths.sensitive_kind(path) or ("write-outside" if paths.is_outside(path) else None)
 
 
 def _last_operand(call: Call) -> list[str]:
@@ -44,8 +53,12 @@ def _in_place(call: Call) -> list[str]:
 
 
 def _download(call: Call) -> list[str]:
-    named = [*downloaded_files(call), *call.values("P", "output-dir", "directory-prefix")]
-    return [path for path in named if path != "-"]
+    folders = call.values("P", "output-dir", "directory-prefix")
+    files = downloaded_files(call)
+    named_by_server = call.program == "wget" or call.options.has("O", "remote-name", "remote-name-all")
+    if not files and not folders and named_by_server and call.options.operands:
+        return [HERE]
+    return [path for path in (*files, *folders) if path != "-"]
 
 
 def downloaded_files(call: Call) -> list[str]:
@@ -56,21 +69,30 @@ def downloaded_files(call: Call) -> list[str]:
 def _archive(call: Call) -> list[str]:
     """Where an archive is unpacked."""
     if call.program == "unzip":
-        return call.values("d")
+        lists = call.options.has("lptvz")
+        return call.values("d") or ([] if lists else [HERE])
     first = call.args[0] if call.args else ""
-    extracts = call.options.has("x", "extract", "get") or (first[:1] != "-" and "x" in first)
-    if extracts:
-        return call.values("C", "directory")
-    return call.values("f", "file") if call.options.has("c", "create") else []
+    bundled = first if first[:1] != "-" else ""
+    if call.options.has("x", "extract", "get") or "x" in bundled:
+        return call.values("C", "directory") or [HERE]
+    if "c" in bundled and "f" in bundled:
+        return call.args[1:2]
+    return [path for path in call.values("f", "file") if path != "-"] if call.options.has("c", "create") else []
 
 
 def _cloned(call: Call) -> list[str]:
-    """Where a repository is cloned to, and where git works."""
-    folders = call.values("C")
-    operands = call.options.operands
-    if operands[:2] == ["bundle", "create"]:
-        return [path for path in operands[2:3] if path != "-"]
-    return [*(operands[2:3] if operands[:1] == ["clone"] else []), *(folders if "config" in operands else [])]
+    """Where a repository is cloned to, files that git writes on request, and where it changes settings."""
+    words = after_options(call.args, GLOBAL_VALUES.__contains__)
+    operands = read_options(words).operands
+    match operands[:2]:
+        case ["clone", _]:
+            return read_options(words, "bcjou").operands[2:3] or [HERE]
+        case ["bundle", "create"]:
+            return [path for path in operands[2:3] if path != "-"]
+        case ["archive" | "format-patch" | "diff" | "log" | "show", *_]:
+            return call.values("o", "output", "output-directory")
+        case _:
+            return call.values("C") if "config" in operands else []
 
 
 def _after(call: Call, *options: str) -> list[str]:
@@ -95,6 +117,7 @@ _TARGETS: dict[str, Callable[[Call], list[str]]] = by_program(
         "zip": lambda call: call.options.operands[:1],
         "gpg": lambda call: call.values("o", "output"),
         "openssl": lambda call: [*call.values("", "out", "keyout"), *_after(call, "-out", "-keyout")],
+        "sort tree pandoc gcc g++ cc clang clang++ rustc ld": lambda call: call.values("o", "output"),
         "7z 7za": lambda call: [word[2:] for word in call.args if word.startswith("-o")],
     }
 )

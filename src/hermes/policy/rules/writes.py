@@ -41,4 +41,5 @@ RULES = (
     Rule("write-credentials", "changes stored credentials", writing("write-credentials")),
     Rule("write-env-file", "changes a file of environment secrets", writing("write-env-file")),
     Rule("write-hermes-config", "changes the configuration of this agent", writing("write-hermes-config")),
+    Rule("write-outside", "changes files outside of the working folder", writing("write-outside")),
 )

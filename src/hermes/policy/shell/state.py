@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hermes.policy.paths import PathContext
+from hermes.policy.places import NOWHERE
 from hermes.policy.shell.flow import Flow
 from hermes.policy.shell.marks import TOKEN, UNKNOWN
 
@@ -92,6 +93,8 @@ class ShellState:
         )
         for name, value in changes.items():
             setattr(copy, name, value)
+        if copy.contained:
+            copy.paths.place = NOWHERE
         return copy
 
 
@@ -131,7 +134,9 @@ def is_secret_name(name: str) -> bool:
 
 def starting_variables(paths: PathContext) -> dict[str, Value]:
     """Variables set in practically every shell."""
+    temporary = {"TMPDIR": paths.place.temporary} if paths.place.temporary else {}
     return {
+        **temporary,
         "0": "bash",
         "HOME": paths.home,
         "HERMES_HOME": paths.hermes_home,
