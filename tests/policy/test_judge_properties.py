@@ -198,7 +198,7 @@ def test_the_runtime_home_is_guarded_wherever_it_is() -> None:
         return {finding.rule for finding in verdict.findings}
 
     assert rules("echo x > /srv/agent/config.yaml") == {"write-hermes-config"}
-    assert rules("echo x > ~/.hermes/config.yaml") == {"write-outside"}
+    assert rules("echo x > ~/.hermes/config.yaml") == {"write-autorun"}  # as in any other folder
 
 
 def test_the_finding_names_the_part_and_the_hardline_ones_come_first() -> None:

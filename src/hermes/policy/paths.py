@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cache
 from posixpath import join, normpath
+from typing import NamedTuple
 
+from hermes.policy.files.code import GIT_FILES, GIT_MARK, HOME_FILES, LOGIN_FILES, PROJECT_FILES
+from hermes.policy.files.credentials import HOME_STORES, KEY_FILES, OF_MACHINE, OPEN_FILES, STORES
+from hermes.policy.files.patterns import pattern_of
 from hermes.policy.places import NOWHERE, Place, is_within
 from hermes.policy.shell.marks import UNKNOWN, is_known
 from hermes.policy.shell.words import names
@@ -48,56 +53,13 @@ _SYSTEM_FILE = re.compile(
     r"(?:/private)?/(?:etc|boot|usr|bin|sbin|lib(?:32|64|x32)?|sys|proc/sys|proc/sysrq-trigger|var/spool/cron|system|library)(?:/|$)"
     r"|/(?:mnt/)?c/windows(?:/|$)|c:/windows(?:/|$)"
 )
-_SHELL_STARTUP = re.compile(
-    r"\.(?:bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|zprofile|zlogin|zlogout|kshrc|cshrc"
-    r"|tcshrc|login|xprofile|xinitrc|xsession|inputrc|config/fish/.*|config/autostart/.*|config/systemd/user/.*)"
-    r"|library/launchagents/.*"
-)
-#: Files in a home folder that other programs run when they start.
-_HOME_AUTORUN = re.compile(
-    r"(?:bin|\.local/bin|\.cargo/bin)/[^/]+|\.gitconfig|\.config/git/(?:config|hooks/.*)|\.(?:vim|gvim|nvim|ex|ideavim)rc|\.vim/.*"
-    r"|\.config/(?:nvim|vim|emacs|helix|kak|micro|direnv|environment\.d|tmux|kitty|alacritty|wezterm|i3|sway|hypr|awesome|openbox"
-    r"|xfce4|plasma-workspace|karabiner|kglobalshortcutsrc|pip|ptpython|gdb|psql|lftp|mpv|ranger|lf|starship|zsh|bash|nushell"
-    r"|code/user|vscodium/user)(?:/.*)?|library/application support/code/user/.*|\.emacs(?:\.d/.*|\.el)?|\.(?:tmux"
-    r"|screen)(?:\.conf|rc)"
-    r"|\.(?:gdbinit|lldbinit|pythonrc(?:\.py)?|pdbrc(?:\.py)?|irbrc|pryrc|rprofile|psqlrc|sqliterc|my\.cnf|mongorc\.js|mongoshrc\.js"
-    r"|noderc|ghci|iex\.exs|julia/config/startup\.jl|octaverc|perldb|mailcap|wgetrc|curlrc|lesskey|dircolors|xinitrc|xsessionrc"
-    r"|xresources|xmodmaprc|pam_environment|hushlogin|forward|procmailrc|hgrc|yarnrc(?:\.yml)?|bunfig\.toml|gemrc|condarc|bazelrc"
-    r"|rpmmacros|makepkg\.conf|k5login|rhosts|shosts|selected_editor)|\.ipython/.*startup/.*|\.jupyter/.*\.py|\.pip/pip\.conf"
-    r"|\.local/lib/python[^/]*/site-packages/(?:sitecustomize\.py|usercustomize\.py|[^/]+\.pth)"
-    r"|\.local/share/(?:applications|dbus-1|systemd|nautilus/scripts)/.*|\.cargo/config(?:\.toml)?|\.m2/settings\.xml"
-    r"|\.gradle/(?:init\.gradle.*|init\.d/.*|gradle\.properties)|\.docker/cli-plugins/.*|\.oh-my-zsh/custom/.*|\.zsh/.*|\.bash\.d/.*"
-)
-#: Files of a project, or anywhere, that other programs run by themselves.
-_AUTORUN = re.compile(
-    r"(?:^|/)(?:\.git/(?:hooks(?:/.*)?|config(?:\.worktree)?|info/attributes)|\.?git[\w.-]*/(?:.*/)?hooks/[\w-]+|\.husky(?:/.*)?|\.githooks/.*|\.vscode/(?:tasks|launch|settings)\.json"
-    r"|\.idea/(?:workspace\.xml|runconfigurations/.*)|\.zed/tasks\.json|\.exrc|\.nvim\.lua|\.vimrc|\.lvimrc|\.dir-locals\.el"
-    r"|sitecustomize\.py|usercustomize\.py|site-packages/[^/]+\.pth|\.hermes/(?:plugins|hooks)/.*)$"
-)
+#: Folders that git takes templates of hooks from.
+_HOOK_TEMPLATES = r"\.?git[\w.-]*/(?:.*/)?hooks/[\w-]+"
 _LOG_FILE = re.compile(
     r"/var/log/.*|/run/log/.*|/var/run/utmp|/run/utmp|.*/\.(?:bash|zsh|sh|ksh|fish|python|node_repl|psql|mysql|sqlite|rediscli|less|irb|wget)_?(?:history|hsts|hst)"
     r"|.*/\.histfile|.*/\.local/share/fish/fish_history|.*/\.zsh_sessions(?:/.*)?|.*/\.lesshst|.*/\.viminfo|.*/\.recently-used.*"
 )
-#: Files whose content is a secret, and folders full of them.
-_SECRETS = re.compile(
-    r"(?:^|/)(?:\.netrc|_netrc|\.pgpass|\.my\.cnf|\.git-credentials|\.pypirc|\.vault-token|\.boto|\.s3cfg|\.htpasswd"
-    r"|\.aws(?:/(?!config$).*)?|\.kube(?:/config)?|\.docker/config\.json|\.config/(?:gh|hub|gcloud|op|rclone|doctl|heroku|netlify|sops)(?:/.*)?"
-    r"|\.azure(?:/.*)?|\.gnupg(?:/.*)?|\.password-store(?:/.*)?|\.cargo/credentials(?:\.toml)?|\.terraform\.d(?:/credentials.*)?"
-    r"|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|\.local/share/keyrings(?:/.*)?|library/keychains(?:/.*)?|[^/]*\.(?:kdbx?|keychain(?:-db)?)"
-    r"|\.(?:config/(?:google-chrome|chromium|bravesoftware|microsoft-edge)|mozilla|thunderbird)(?:/.*)?|login data"
-    r"|logins\.json|key4\.db"
-    r"|cookies(?:\.sqlite)?|wallet\.dat|\.ethereum/keystore.*|\.config/solana/id\.json)$"
-    r"|^/etc/g?shadow-?$|^/etc/(?:sudoers|ssh/ssh_host_\w+_key)$|^/proc/(?:\d+|self|[^/]*)/environ$|^(?:/var)?/run/secrets(?:/.*)?$"
-)
-_SSH_SECRET = re.compile(
-    r"(?:^|/)\.ssh(?:/(?!(?:config|known_hosts[^/]*|authorized_keys2?|environment|[^/]*\.pub)$).*)?$"
-)
 _HERMES_SECRET = re.compile(r"(?:\.env[^/]*|auth\.json|config\.ya?ml)[~.\w]*")
-_CREDENTIALS = re.compile(
-    r"(?:^|/)(?:\.netrc|\.pgpass|\.my\.cnf|\.git-credentials|\.npmrc|\.pypirc|\.vault-token|\.boto|\.s3cfg|\.htpasswd"
-    r"|\.aws/(?:credentials|config)|\.kube/config|\.docker/config\.json|\.config/(?:gh/hosts\.yml|gcloud/.*|hub)|\.azure/.*"
-    r"|\.gnupg/.*|\.password-store/.*|\.cargo/credentials(?:\.toml)?|\.terraform\.d/credentials.*|id_(?:rsa|dsa|ecdsa|ed25519))$"
-)
 #: Files of the agent's own folder with its configuration or records; users may keep other files there.
 _HERMES_FILE = re.compile(
     rf"(?:[^/]*[*?\[{UNKNOWN}].*|config\.ya?ml|auth\.json|shell-hooks-allowlist\.json|[^/]*\.(?:db|lock|pid|sock)[^/]*|history[^/]*|\.[^/]*"
@@ -111,7 +73,39 @@ _ENV_FILE = re.compile(
     r"(?:^|/)\.env(?:rc|\.(?!(?:[\w-]+\.)*(?:example|sample|template|dist|schema)|md$|test$)[\w.-]+)?$"
 )
 #: Rules for writes to files that are known by their names or folders, in this order.
-_KINDS_BY_NAME = {"write-ssh": _SSH, "write-env-file": _ENV_FILE, "write-credentials": _CREDENTIALS}
+_KINDS_BY_NAME = {"write-ssh": _SSH, "write-env-file": _ENV_FILE}
+
+
+class _Listed(NamedTuple):
+    """The lists of files, as patterns of paths in lower case."""
+
+    code: re.Pattern[str]
+    login: re.Pattern[str]
+    home_code: re.Pattern[str]
+    stores: re.Pattern[str]
+    home_stores: re.Pattern[str]
+    open: re.Pattern[str]
+    machine: re.Pattern[str]
+
+
+@cache
+def _listed() -> _Listed:
+    """Made when they are first used: that takes as long as the rest of the module."""
+    of_git = pattern_of(GIT_FILES)
+    # Submodules and worktrees have their files in the folder of the repository.
+    code = (
+        rf"\.git(?:/(?:modules|worktrees)/.+)?/(?:{of_git})|commondir|{_HOOK_TEMPLATES}"
+        rf"|{pattern_of(name for files in PROJECT_FILES for name in files.names)}"
+    )
+    return _Listed(
+        code=re.compile(rf"(?:^|/)(?:{code})$"),
+        login=re.compile(pattern_of(LOGIN_FILES)),
+        home_code=re.compile(pattern_of(HOME_FILES)),
+        stores=re.compile(rf"(?:^|/)(?:{pattern_of((*STORES, *KEY_FILES))})$"),
+        home_stores=re.compile(pattern_of(HOME_STORES)),
+        open=re.compile(rf"(?:^|/)(?:{pattern_of(OPEN_FILES)})$"),
+        machine=re.compile(OF_MACHINE),
+    )
 
 
 @dataclass(slots=True)
@@ -221,11 +215,11 @@ class PathContext:
         if not path:
             return None
         whole = self.resolve(path)
-        if self.hermes_home and f"{whole}/".startswith(f"{self.hermes_home}/"):
-            inside = whole[len(self.hermes_home) + 1 :]
-            if _HERMES_FILE.fullmatch(inside.lower()):
-                return "write-hermes-config"
         lowered = whole.lower()
+        if self.hermes_home and f"{whole}/".startswith(f"{self.hermes_home}/"):
+            lowered = lowered[len(self.hermes_home) + 1 :]  # users may keep other files there
+            if _HERMES_FILE.fullmatch(lowered):
+                return "write-hermes-config"
         if whole == "/" or _SYSTEM_FILE.match(lowered):
             return "write-system-config"
         by_name = next((kind for kind, pattern in _KINDS_BY_NAME.items() if pattern.search(whole)), None)
@@ -233,11 +227,13 @@ class PathContext:
 
     def _kind_of_place(self, whole: str, lowered: str) -> str | None:
         inside = self._inside_a_home(whole).lower()
-        if inside and _SHELL_STARTUP.fullmatch(inside):
+        if _listed().stores.search(lowered) or _listed().home_stores.fullmatch(inside):
+            return "write-credentials"
+        if _listed().login.fullmatch(inside):
             return "write-shell-startup"
         if _LOG_FILE.fullmatch(lowered):
             return "wipe-logs"
-        if _AUTORUN.search(lowered) or (inside and _HOME_AUTORUN.fullmatch(inside)):
+        if _listed().code.search(lowered) or _listed().home_code.fullmatch(inside) or whole.endswith(f"/{GIT_MARK}"):
             return "write-autorun"
         return None
 
@@ -254,11 +250,11 @@ class PathContext:
         lowered = whole.lower()
         if _ENV_FILE.search(whole):
             return "read-env-file"
-        if _SSH_SECRET.search(lowered) or _SECRETS.search(lowered):
+        listed = _listed()
+        if listed.machine.fullmatch(lowered):
             return "read-credentials"
-        if lowered.endswith("/.npmrc") and self._inside_a_home(whole) == ".npmrc":
-            return "read-credentials"
-        return None
+        is_store = listed.stores.search(lowered) or listed.home_stores.fullmatch(self._inside_a_home(whole).lower())
+        return "read-credentials" if is_store and not listed.open.search(lowered) else None
 
     def is_in_home(self, path: str) -> bool:
         """Whether an absolute path is a home folder or lies in one."""

@@ -14,7 +14,8 @@ import pytest
 from hermes.tools.sandbox.backend import SandboxBackend, probe
 from hermes.tools.sandbox.landlock import abi_version, readable_roots
 from hermes.tools.sandbox.profile import SandboxProfile, make_profile
-from hermes.tools.sandbox.repositories import Repositories, git_folders
+from hermes.tools.sandbox.workspace.repositories import git_folders, working_trees
+from hermes.tools.sandbox.workspace.tree import workspace_tree
 
 BACKENDS = [SandboxBackend("bubblewrap", "/usr/bin/bwrap"), SandboxBackend("landlock")]
 
@@ -226,11 +227,15 @@ def test_start_files_cannot_be_written_when_the_home_is_the_workspace(backend: S
 
 
 def test_repositories_are_found_above_and_below(tmp_path: Path) -> None:
-    for name in ("top", "top/packages/inner", "top/node_modules/skipped", "top/a/b/c/d/e/too-deep"):
+    names = ("top", "top/packages/inner", "top/node_modules/other", "top/a/b/c/d/e/deep")
+    for name in names:
         (tmp_path / name / ".git").mkdir(parents=True)
-    found = set(Repositories(str(tmp_path / "top" / "packages")).find())
-    assert found == {str(tmp_path / "top"), str(tmp_path / "top/packages/inner")}
-    assert set(Repositories(str(tmp_path / "top")).find()) == found
+
+    def found(workspace: str) -> list[str]:
+        return working_trees(workspace_tree(workspace))
+
+    assert found(str(tmp_path / "top" / "packages")) == [str(tmp_path / "top"), str(tmp_path / "top/packages/inner")]
+    assert set(found(str(tmp_path / "top"))) == {str(tmp_path / name) for name in names}
 
 
 def test_a_broken_git_file_is_ignored(tmp_path: Path) -> None:
@@ -258,13 +263,3 @@ def test_a_git_file_opens_no_folder_that_does_not_name_the_working_tree_too(tmp_
     assert git_folders(str(project)) == []
     (victim / "config").write_text("[core]\n\tworktree = ../project\n")
     assert git_folders(str(project)) == [str(victim)]
-
-
-def test_repositories_that_are_made_later_are_found(tmp_path: Path) -> None:
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    search = Repositories(str(tmp_path))
-    assert search.find() == []
-    (tmp_path / "a" / "b" / ".git").mkdir()
-    assert search.find() == [str(tmp_path / "a" / "b")]
-    (tmp_path / "a" / "b" / ".git").rmdir()
-    assert search.find() == []

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes.policy.files.git_keys import runs_code
 from hermes.tools.sandbox.backend import SandboxBackend, SandboxProbe, cached_probe, store_probe
-from hermes.tools.sandbox.git_config import runs_code
 from hermes.tools.sandbox.sandbox import FOLDER_PREFIX
 from support.sandbox_rig import SandboxRig
 

@@ -15,6 +15,7 @@ from hermes.policy import judge_command
 from hermes.policy.registries import REGISTRY_HOSTS
 from hermes.tools.sandbox.backend import SandboxBackend
 from hermes.tools.sandbox.network import host_of, is_allowed, network_of, remote_hosts
+from hermes.tools.sandbox.workspace.tree import workspace_tree
 from support.git_server import serve_git
 from support.sandbox_rig import SandboxRig, outside
 
@@ -102,9 +103,9 @@ def test_a_list_of_hosts_is_an_error_where_it_cannot_be_enforced(make_rig: MakeR
 
 def test_a_program_of_the_owner_has_the_network_that_the_owner_has(folder: Path) -> None:
     """A hook command, an MCP server: no list of hosts holds them, because no model chose what they do."""
-    assert network_of("auto", str(folder), is_program=True).is_on
-    assert not network_of("auto", str(folder), is_program=True, principal="bob").is_on
-    assert network_of("off", str(folder), is_program=True, is_attended=True).hosts is None
+    assert network_of("auto", workspace_tree(str(folder)), is_program=True).is_on
+    assert not network_of("auto", workspace_tree(str(folder)), is_program=True, principal="bob").is_on
+    assert network_of("off", workspace_tree(str(folder)), is_program=True, is_attended=True).hosts is None
 
 
 # -- which hosts ----------------------------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ def test_servers_of_the_command_itself_are_reached_on_loopback(make_rig: MakeRig
 
 
 def test_the_registries_are_one_table_for_the_sandbox_and_the_judge(folder: Path) -> None:
-    hosts = network_of("auto", str(folder)).hosts or ()
+    hosts = network_of("auto", workspace_tree(str(folder))).hosts or ()
     for host in REGISTRY_HOSTS:
         assert is_allowed(host, 443, hosts)
         assert not judge_command(f"pip install --index-url=https://{host}/simple kiwi", cwd=str(folder)).findings
@@ -218,12 +219,12 @@ def test_the_remotes_of_the_repositories_in_and_around_a_workspace(make_rig: Mak
     rig.git("init", "-q", cwd=inner)
     rig.git("remote", "add", "origin", "work:kiwi.git", cwd=inner)
     rig.git("config", "--global", "url.ssh://git@forge.example:2222/.insteadOf", "work:")
-    assert remote_hosts(str(rig.workspace)) == ["code.example", "push.example:22", "forge.example:2222"]
-    assert remote_hosts(str(inner))[:1] == ["forge.example:2222"]
+    assert remote_hosts(workspace_tree(str(rig.workspace))) == ["code.example", "push.example:22", "forge.example:2222"]
+    assert remote_hosts(workspace_tree(str(inner)))[:1] == ["forge.example:2222"]
     rig.git("commit", "-q", "--allow-empty", "-m", "one")
     tree = rig.home / "tree"
     rig.git("worktree", "add", "-q", str(tree), "-b", "side")
-    assert "code.example" in remote_hosts(str(tree))
+    assert "code.example" in remote_hosts(workspace_tree(str(tree)))
 
 
 def test_a_push_to_a_remote_of_the_workspace(make_rig: MakeRig, bubblewrap: SandboxBackend, folder: Path) -> None:

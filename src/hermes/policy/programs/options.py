@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from hermes.policy.call import Call
+from hermes.policy.files.git_keys import names_command, names_place
 from hermes.policy.shell.marks import is_known
 from hermes.policy.shell.words import by_program, names
 
@@ -62,21 +63,7 @@ _TEXT_OPTIONS = by_program(
 _COMMA_OPTIONS = by_program({"gcc g++ cc c++ clang clang++ gfortran": "-wrapper"})
 #: Options whose value is a command line only when it begins with a bar.
 _PIPE_OPTIONS = by_program({"strace": "-o --output"})
-#: Settings of git, as in ``git -c KEY=VALUE``, whose value is a command line.
-_GIT_COMMANDS = re.compile(
-    r"(?:core\.(?:sshcommand|pager|editor|fsmonitor|gitproxy|askpass|alternaterefscommand)|credential\.(?:.*\.)?helper"
-    r"|diff\.external|interactive\.difffilter|pager\.[^.]+|sequence\.editor|gpg\.(?:.*\.)?(?:program|defaultkeycommand)"
-    r"|gc\.recentobjectshook|uploadpack\.packobjectshook|web\.browser|imap\.tunnel"
-    r"|remote\..*\.(?:uploadpack|receivepack)|sendemail\..*(?:cmd|server)|trailer\..*\.(?:command|cmd)"
-    r"|(?:filter|difftool|mergetool|diff|merge|browser|man|guitool|tar)\..*\.?(?:clean|smudge|process|cmd|textconv|command"
-    r"|driver|path)|lfs\.customtransfer\..*\.path)",
-    re.IGNORECASE,
-)
 _GIT_ALIAS = re.compile(r"alias\..+", re.IGNORECASE)
-#: Settings of git that name a file or folder with code.
-_GIT_CODE = re.compile(
-    r"core\.(?:hookspath|attributesfile)|include\.path|includeif\..*\.path|init\.templatedir", re.IGNORECASE
-)
 _SSH_COMMANDS = re.compile(
     r"(?:-o)?(?:proxy|local|remote|knownhosts|authorizedkeys|pkcs11)command\s*[= ]\s*(.*)", re.IGNORECASE | re.DOTALL
 )
@@ -148,12 +135,12 @@ def git_setting(key: str, value: str) -> str:
     """The command line that a setting makes git run; empty for other settings."""
     if _GIT_ALIAS.fullmatch(key):
         return value[1:] if value.startswith("!") else f"git {value}"
-    return value.removeprefix("!") if _GIT_COMMANDS.fullmatch(key) else ""
+    return value.removeprefix("!") if names_command(key) else ""
 
 
 def git_loads(key: str, value: str) -> bool:
     """Whether a setting names a file or folder from which git takes programs."""
-    return bool(value) and value != "/dev/null" and _GIT_CODE.fullmatch(key) is not None
+    return bool(value) and value != "/dev/null" and names_place(key)
 
 
 def git_settings(args: list[str]) -> list[tuple[str, str]]:

@@ -18,20 +18,6 @@ _SETTINGS = ("config.yaml", ".env", "auth.json")
 _DATABASES = ("state.db", "search.db", "checkpoints.db", "a2a.db", "a2a.db.migrated")
 _COMPANIONS = ("", "-wal", "-shm", "-journal")
 
-#: Where keys of other programs lie. A cheap test: what it finds is judged by the policy.
-_CREDENTIAL_PLACES = (
-    r"/(?:\.(?:env|ssh|aws|kube|docker|azure|gnupg|netrc|pgpass|my\.cnf|git-credentials|pypirc|npmrc|vault-token|boto"
-    r"|s3cfg|htpasswd|password-store|cargo|terraform\.d|mozilla|thunderbird|ethereum|local/share/keyrings"
-    r"|config/(?:gh|hub|gcloud|op|rclone|doctl|heroku|netlify|sops|google-chrome|chromium|brave|microsoft-edge|solana))"
-    r"|_netrc|id_(?:rsa|dsa|ecdsa|ed25519)|library/keychains|login data|logins\.json|key4\.db|cookies|wallet\.dat)"
-    r"|\.kdbx?$|\.keychain|^/etc/|^/proc/|^(?:/var)?/run/secrets"
-)
-#: Files with keys that are not hidden: a search over a folder leaves them out.
-_KEY_FILES = (
-    r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|.*\.(?:kdbx?|keychain(?:-db)?)|logins\.json|key4\.db|wallet\.dat|login data"
-    r"|cookies\.sqlite"
-)
-
 _SYSTEM_DIRECTORIES = tuple(
     (
         "/etc /boot /usr /bin /sbin /lib /lib32 /lib64 /libx32 /proc /sys /dev /run /var/run /var/spool "
@@ -185,18 +171,23 @@ def mark_refusal(text: str) -> str | None:
 
 def is_key_file(path: str) -> bool:
     """Whether a file has the name of a store of keys."""
-    return _compiled(_KEY_FILES).fullmatch(os.path.basename(path)) is not None
+    return _credential_patterns()[0].fullmatch(os.path.basename(path).lower()) is not None
 
 
 def may_be_credential(path: str) -> bool:
     """Whether a path lies where keys of other programs lie. What does is judged by the policy."""
-    return _compiled(_CREDENTIAL_PLACES).search(path) is not None
+    return _credential_patterns()[1].search(path.lower()) is not None
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compiled when it is first used: that takes as long as the rest of the module."""
-    return re.compile(pattern, re.IGNORECASE)
+def _credential_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Of names of files, and of whole paths. Made when first used: that takes as long as the rest of the module."""
+    from hermes.policy.files.credentials import HOME_STORES, KEY_FILES, STORES
+    from hermes.policy.files.patterns import pattern_of
+
+    names = pattern_of(KEY_FILES)
+    places = rf"/(?:\.env[^/]*|{names}|{pattern_of((*STORES, *HOME_STORES))})$|^/etc/|^/proc/|^(?:/var)?/run/secrets"
+    return re.compile(names), re.compile(places)
 
 
 def _status(path: Path | str) -> _Status | None:

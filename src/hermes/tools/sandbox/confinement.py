@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hermes.tools.sandbox.proxy import ProxyNetwork
     from hermes.tools.sandbox.sandbox import PrivateFolder, Sandbox
     from hermes.tools.sandbox.undone import UndoneChange
+    from hermes.tools.sandbox.workspace.tree import WorkspaceTree
 
 # The parts of the sandbox are imported where they are used: most runs at a prompt need none of them.
 
@@ -113,6 +114,8 @@ class Confinements:
         self._lock = threading.RLock()
         self._probed: SandboxProbe | None = None
         self._sandboxes: dict[_Wanted, Sandbox] = {}
+        #: One for each workspace: who looks at it knows what all commands changed.
+        self._trees: dict[str, WorkspaceTree] = {}
         self._folders: dict[str, PrivateFolder] = {}
         self._proxy: ProxyNetwork | None = None
 
@@ -254,10 +257,12 @@ class Confinements:
     def _make(self, backend: SandboxBackend, wanted: _Wanted) -> Sandbox:
         from hermes.tools.sandbox.profile import is_inside, make_profile, programs_in
         from hermes.tools.sandbox.sandbox import Sandbox
+        from hermes.tools.sandbox.workspace.tree import workspace_tree
 
         settings, principal, use = self._settings, wanted.principal, wanted.use
         agent = os.environ.get("SSH_AUTH_SOCK", "") if "SSH_AUTH_SOCK" in settings.env_passthrough else ""
-        network = self._network(backend, wanted)
+        tree = self._trees.setdefault(wanted.workspace, workspace_tree(wanted.workspace))
+        network = self._network(backend, wanted, tree)
         home = os.path.expanduser("~")
         secrets = [str(self._hermes_home)] if self._hermes_home else []
         seen = [*wanted.shown, *([agent] if agent and not principal else [])]
@@ -275,17 +280,19 @@ class Confinements:
             writable=[os.path.expanduser(path) for path in settings.sandbox_write],
             shown=seen,
             network=network.is_on,
+            tree=tree,
         )
         folder = self._private_folder(principal)
         proxy = None if network.hosts is None else self._proxy_network()
-        return Sandbox(backend, profile, folder, passed=settings.env_passthrough, network=network, proxy=proxy)
+        passed = settings.env_passthrough
+        return Sandbox(backend, profile, folder, passed=passed, network=network, proxy=proxy, tree=tree)
 
-    def _network(self, backend: SandboxBackend, wanted: _Wanted) -> SandboxNetwork:
+    def _network(self, backend: SandboxBackend, wanted: _Wanted, tree: WorkspaceTree) -> SandboxNetwork:
         from hermes.tools.sandbox.network import network_of
 
         network = network_of(
             "off" if wanted.use == "script" else self._settings.network,
-            wanted.workspace,
+            tree,
             principal=wanted.principal,
             is_attended=self._is_attended,
             is_program=wanted.use != "command",
@@ -372,6 +379,7 @@ class Confinements:
         with self._lock:
             folders, self._folders = list(self._folders.values()), {}
             self._sandboxes.clear()
+            self._trees.clear()
             proxy, self._proxy = self._proxy, None
         if proxy is not None:
             proxy.close()

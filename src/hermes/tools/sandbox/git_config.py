@@ -3,37 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
+
+from hermes.policy.files.git_keys import runs_code
 
 _GIT_SECONDS = 20.0
 
-#: Keys whose value git runs, or that let another file bring such keys. ``*`` is a name of any kind.
-_CODE_KEYS = tuple(
-    (
-        "core.hookspath core.fsmonitor core.sshcommand core.editor core.pager core.askpass core.gitproxy "
-        "core.alternaterefscommand sequence.editor init.templatedir diff.external diff.*.command "
-        "diff.*.textconv filter.*.clean filter.*.smudge filter.*.process merge.*.driver credential.helper "
-        "credential.*.helper gpg.program gpg.*.program pager.* interactive.difffilter mergetool.*.cmd "
-        "difftool.*.cmd browser.*.cmd man.*.cmd guitool.*.cmd instaweb.httpd trailer.*.command trailer.*.cmd "
-        "uploadpack.packobjectshook remote.*.uploadpack remote.*.receivepack remote.*.vcs include.path "
-        "includeif.*.path protocol.ext.allow protocol.allow hook.*.command gpg.ssh.defaultkeycommand "
-        "maintenance.*.schedule tar.*.command"
-    ).split()
-)
-_RUNS_CODE = re.compile("|".join(re.escape(key).replace(r"\*", ".+") for key in _CODE_KEYS), re.DOTALL)
-#: Keys that run code when their value begins like this.
-_SHELL_VALUES = re.compile(r"alias\..+|submodule\..+\.update", re.DOTALL)
-
 CodeKeys = dict[str, list[str]]
-
-
-def runs_code(key: str, value: str) -> bool:
-    """Whether git may run a program because of this setting."""
-    name = key.lower()
-    return _RUNS_CODE.fullmatch(name) is not None or (
-        _SHELL_VALUES.fullmatch(name) is not None and value.lstrip().startswith("!")
-    )
 
 
 def code_keys(configuration: bytes) -> CodeKeys | None:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from hermes.tools.sandbox.repositories import Repositories, git_folders, read_regular
+from hermes.tools.sandbox.workspace.repositories import git_folders, read_regular, working_trees
+from hermes.tools.sandbox.workspace.tree import WorkspaceTree
 
 _USUAL_PORTS = frozenset({80, 443})
 _SSH_PORT = 22
@@ -129,7 +130,7 @@ class SandboxNetwork(NamedTuple):
 
 def network_of(
     setting: NetworkSetting,
-    workspace: str,
+    tree: WorkspaceTree,
     *,
     principal: str = "",
     is_attended: bool = False,
@@ -156,7 +157,7 @@ def network_of(
         return SandboxNetwork(setting=setting, offline=_NO_PROXY)
     from hermes.policy.registries import REGISTRY_HOSTS
 
-    hosts = dict.fromkeys((*named, *remote_hosts(workspace), *REGISTRY_HOSTS))
+    hosts = dict.fromkeys((*named, *remote_hosts(tree), *REGISTRY_HOSTS))
     return SandboxNetwork(hosts=tuple(hosts), setting=setting)
 
 
@@ -168,10 +169,10 @@ _KEY = re.compile(r"\s*([A-Za-z][\w-]*)\s*=\s*(.*?)\s*$")
 _SHORT = re.compile(r"(?:[^/@:\s]+@)?(\[[^\]\s]+\]|[^/:@\s\[\]]{2,}):(?!//)")
 
 
-def remote_hosts(workspace: str) -> list[str]:
+def remote_hosts(tree: WorkspaceTree) -> list[str]:
     """The hosts of the remotes of every repository in and around a workspace, as patterns."""
     values: list[tuple[str, str, str]] = []
-    for repository in Repositories(os.path.realpath(workspace)).find():
+    for repository in working_trees(tree):
         for folder in git_folders(repository):
             values += _settings(os.path.join(folder, "config"))
     urls = [value for section, _, value in values if section == "remote"]

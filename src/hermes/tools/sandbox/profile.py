@@ -6,34 +6,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from hermes.tools.sandbox.repositories import Repositories, git_folders
+from hermes.policy.files.code import HOME_FILES, LOGIN_FILES, PROJECT_FILES
+from hermes.policy.files.credentials import HOME_STORES, STORES
+from hermes.tools.sandbox.workspace.repositories import HooksFolders, git_folders, own_folder, working_trees
+from hermes.tools.sandbox.workspace.tree import WorkspaceTree, workspace_tree
 
 #: ``read-only``: no file can be written but in the private temporary folder. ``workspace``: the workspace is writable.
 SandboxMode = Literal["read-only", "workspace"]
-
-#: Below a user's home: what holds keys, tokens, passwords or cookies.
-CREDENTIAL_PATHS = tuple(
-    (
-        ".ssh .gnupg .aws .azure .kube .oci .config/gcloud .config/doctl .config/hcloud .docker/config.json "
-        ".config/containers/auth.json .netrc .git-credentials .config/git/credentials .config/gh .config/hub "
-        ".config/glab-cli .pypirc .npmrc .yarnrc.yml .cargo/credentials .cargo/credentials.toml "
-        ".gem/credentials .m2/settings.xml .gradle/gradle.properties .pgpass .my.cnf .mylogin.cnf "
-        ".vault-token .terraform.d/credentials.tfrc.json .config/rclone .s3cfg .local/share/keyrings "
-        ".password-store .config/op .config/sops .config/age .mozilla .config/google-chrome .config/chromium "
-        ".config/BraveSoftware .config/microsoft-edge .config/vivaldi .config/opera .thunderbird snap/firefox "
-        "snap/chromium snap/thunderbird .var/app/org.mozilla.firefox .var/app/org.chromium.Chromium "
-        ".var/app/com.google.Chrome .var/app/com.microsoft.Edge .var/app/org.mozilla.Thunderbird Library/Keychains "
-        ".claude/.credentials.json .claude.json .codex/auth.json .gemini/oauth_creds.json .config/github-copilot "
-        ".local/share/opencode/auth.json .cache/huggingface/token .cache/huggingface/stored_tokens "
-        ".huggingface/token .fly/config.yml .pulumi/credentials.json .databrickscfg .kaggle .config/kaggle "
-        ".composer/auth.json .config/composer/auth.json .local/share/uv/credentials .config/configstore "
-        ".config/stripe .config/netlify .local/share/com.vercel.cli .bundle/config .boto"
-    ).split()
-)
 
 #: Below a user's home: sockets of services that would act outside of the sandbox, or the folders they are in.
 SOCKET_PATHS = tuple(
@@ -42,19 +26,6 @@ SOCKET_PATHS = tuple(
         ".local/share/containers/podman/machine .config/containers/podman/machine .minikube/machines"
     ).split()
 )
-
-#: Below a user's home: what a shell or a login runs.
-START_FILES = tuple(
-    (
-        ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .inputrc .zshrc .zshenv "
-        ".zprofile .zlogin .zlogout .kshrc .login .cshrc .tcshrc .config/fish .config/autostart "
-        ".config/systemd .config/environment.d .xprofile .xsession .pam_environment .gitconfig .config/git "
-        ".vimrc .config/nvim .tmux.conf .local/bin .pythonrc .config/pip .local/lib"
-    ).split()
-)
-
-#: Inside a project: what an editor or a tool runs by itself.
-AUTO_RUN_FILES = (".hermes", ".vscode/tasks.json", ".vscode/settings.json", ".idea/runConfigurations", ".envrc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,37 +80,63 @@ def make_profile(
     writable: Iterable[str] = (),
     shown: Iterable[str] = (),
     network: bool = False,
+    tree: WorkspaceTree | None = None,
 ) -> SandboxProfile:
     """The profile for commands in ``workspace`` of the user whose home folder is ``home``.
 
     ``secrets`` are further paths to hide: the home of Hermes first of all. A path is hidden even when it lies in the
-    workspace, unless the workspace lies in it: then everything else in it is hidden.
+    workspace, unless the workspace lies in it: then everything else in it is hidden. ``tree`` is that of the workspace,
+    where it is known already.
     """
     workspace, home = os.path.realpath(workspace), os.path.realpath(home)
     hidden = [
         *map(os.path.abspath, secrets),
-        *(os.path.join(home, name) for name in (*CREDENTIAL_PATHS, *SOCKET_PATHS)),
+        *(os.path.join(home, name.rstrip("/")) for name in (*STORES, *HOME_STORES, *SOCKET_PATHS)),
     ]
-    repositories = Repositories(workspace).find()
-    common = [folder for repository in repositories for folder in git_folders(repository)]
-    protected = [os.path.join(folder, "hooks") for folder in common]
-    # The file of a worktree or submodule that says where its repository is.
-    protected += [file for repository in repositories if os.path.isfile(file := os.path.join(repository, ".git"))]
-    protected += [os.path.join(folder, name) for folder in (workspace, *repositories) for name in AUTO_RUN_FILES]
-    protected += [os.path.join(home, name) for name in START_FILES]
+    trees = working_trees(tree or workspace_tree(workspace)) if mode == "workspace" else []
+    common = [folder for one in trees for folder in git_folders(one)]
     roots = [workspace, *(os.path.realpath(path) for path in writable), *common]
-    protected = [path for path in protected if any(is_inside(path, root) for root in roots)]
+    protected = [path for path in _code_files(workspace, trees, home) if any(is_inside(path, root) for root in roots)]
     pinned = [*common, *map(os.path.dirname, protected)]
     return SandboxProfile(
         mode=mode,
         workspace=workspace,
         hidden=tuple(dict.fromkeys(hidden)),
         protected=tuple(dict.fromkeys(protected)),
-        pinned=tuple(dict.fromkeys(folder for folder in pinned if folder not in (workspace, *repositories))),
+        pinned=tuple(dict.fromkeys(folder for folder in pinned if folder not in (workspace, *trees))),
         writable=tuple(dict.fromkeys(root for root in roots[1:] if not is_inside(root, workspace))),
         shown=tuple(os.path.realpath(path) for path in shown),
         network=network,
     )
+
+
+def _code_files(workspace: str, trees: Sequence[str], home: str) -> Iterator[str]:
+    """Files that run code and are nobody's ordinary work, with those that links lead to."""
+    hooks = HooksFolders()
+    for tree in trees:
+        pointer, own = os.path.join(tree, ".git"), own_folder(tree)
+        if os.path.isfile(pointer):
+            yield pointer  # of a worktree or submodule; it says where its repository is
+        if own is not None:
+            yield from hooks_of(hooks.of(own, tree))
+    for folder in dict.fromkeys((workspace, *trees)):
+        for files in PROJECT_FILES:
+            if files.is_read_only:
+                yield from (os.path.join(folder, name.rstrip("/")) for name in files.names)
+    for name in (*LOGIN_FILES, *HOME_FILES):
+        path = os.path.join(home, name.rstrip("/"))
+        yield path
+        if os.path.islink(path):
+            yield os.path.realpath(path)
+
+
+def hooks_of(folder: str) -> Iterator[str]:
+    """A folder of hooks, and the files and folders elsewhere that links make a part of it."""
+    yield folder
+    if os.path.islink(folder):
+        yield os.path.realpath(folder)
+    with suppress(OSError), os.scandir(folder) as entries:
+        yield from (os.path.realpath(entry.path) for entry in entries if entry.is_symlink())
 
 
 #: Folders of a home folder that hold more than programs.

@@ -23,6 +23,7 @@ from hermes.tools.sandbox.profile import SandboxProfile, is_inside
 from hermes.tools.sandbox.proxy import ProxyNetwork, proxy_variables
 from hermes.tools.sandbox.undone import UndoneChange
 from hermes.tools.sandbox.watch import AutoRunWatch
+from hermes.tools.sandbox.workspace.tree import WorkspaceTree
 
 T = TypeVar("T")
 
@@ -67,15 +68,20 @@ class Sandbox:
         passed: Sequence[str] = (),
         proxy: ProxyNetwork | None = None,
         network: SandboxNetwork | None = None,
+        tree: WorkspaceTree | None = None,
     ) -> None:
-        """``temporary`` is the private folder of the principal; ``passed`` are variables that the owner passed on."""
+        """``temporary`` is the private folder of the principal; ``passed`` are variables that the owner passed on.
+
+        ``tree`` is that of the workspace, where it is known already.
+        """
         self.backend = backend
         self.profile = profile
         self._temporary = temporary
         self._passed = passed
         self._proxy = proxy
         self._network = network or SandboxNetwork()
-        self._watch = AutoRunWatch(profile, os.path.join(temporary, "undone")) if profile.mode == "workspace" else None
+        undone = os.path.join(temporary, "undone")
+        self._watch = AutoRunWatch(profile, undone, tree) if profile.mode == "workspace" else None
 
     @property
     def _inner_temporary(self) -> str:

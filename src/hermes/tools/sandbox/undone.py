@@ -84,7 +84,8 @@ def write_state(path: str, mode: int, content: bytes) -> None:
     """Replace what is at a path by a file or a link. Neither is followed."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with suppress(FileNotFoundError):
-        os.unlink(path)
+        # An empty folder may have taken its place.
+        (os.rmdir if os.path.isdir(path) and not os.path.islink(path) else os.unlink)(path)
     if stat.S_ISLNK(mode):
         os.symlink(os.fsdecode(content), path)
         return

@@ -10,49 +10,67 @@ import os
 import shutil
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from hermes.tools.sandbox.git_config import code_keys, restore_keys
-from hermes.tools.sandbox.profile import AUTO_RUN_FILES, SandboxProfile, is_inside
-from hermes.tools.sandbox.repositories import Repositories, git_folders, read_regular
+from hermes.policy.files.code import GIT_FILES, first_parts
+from hermes.tools.files.guard import is_settled
+from hermes.tools.sandbox.git_config import CodeKeys, code_keys, restore_keys
+from hermes.tools.sandbox.profile import SandboxProfile, hooks_of, is_inside
 from hermes.tools.sandbox.undone import UndoneChange, write_state
+from hermes.tools.sandbox.workspace.repositories import HooksFolders, is_worktree, read_regular, used_folders
+from hermes.tools.sandbox.workspace.tree import WorkspaceTree, workspace_tree
 
 #: A larger file is reported when it changes, and cannot be put back.
-_MOST_BYTES = 262_144
+_MOST_BYTES = 4_194_304
 _RUNS_CODE = "which runs code by itself"
 #: Files that are looked at in one folder.
 _MOST_FILES = 2_000
 
+_Id = tuple[int, int]
+
 
 @dataclass(frozen=True, slots=True)
 class _FileState:
-    """A file at some moment. ``content`` is None when it was too large to keep."""
+    """A file at some moment. ``content`` is None when it was too large to keep, or is no ordinary file."""
 
     stamp: tuple[int, int, int, int]
     mode: int
     content: bytes | None
+    #: The folder that the list of files is about: it takes its files along when it is moved.
+    folder: _Id = (0, 0)
 
 
 @dataclass(slots=True)
 class _Snapshot:
-    files: dict[str, _FileState]
-    #: Git configurations by path; None for what is no file, or no ordinary one.
-    configurations: dict[str, bytes | None]
+    files: dict[str, _FileState] = field(default_factory=dict[str, _FileState])
+    #: Git configurations by path.
+    configurations: dict[str, _FileState] = field(default_factory=dict[str, _FileState])
+    #: Files and folders that were looked at, with the folder that each belongs to.
+    places: dict[str, str] = field(default_factory=dict[str, str])
 
 
 class AutoRunWatch:
     """The files of one workspace that run code by themselves. Thread-safe; commands may overlap."""
 
-    def __init__(self, profile: SandboxProfile, undone: str) -> None:
+    def __init__(self, profile: SandboxProfile, undone: str, tree: WorkspaceTree | None = None) -> None:
         """``undone`` is the folder that new files are moved to."""
         self._profile = profile
         self._undone = undone
-        self._repositories = Repositories(profile.workspace)
+        self._tree = tree or workspace_tree(profile.workspace)
+        self._hooks = HooksFolders()
+        self._names = first_parts()
+        # The tree finds those of projects by itself.
+        names = tuple(f"/{name}" for found in self._names.values() for name in found)
+        self._places = {
+            path: os.path.dirname(path)
+            for path in profile.protected
+            if not (is_inside(path, self._tree.root) and path.endswith(names))
+        }
         self._lock = threading.Lock()
         self._running = 0
-        self._before = _Snapshot({}, {})
+        self._before = _Snapshot()
 
     def command_starts(self) -> None:
         """Look at everything as it is now. What changed since the last command was not done by a command."""
@@ -65,7 +83,7 @@ class AutoRunWatch:
         """Undo what changed since the start."""
         with self._lock:
             self._running -= 1
-            after = self._look()
+            after = self._look(self._before.places)
             reports = [*self._undo_files(after), *self._undo_configurations(after)]
             if reports:
                 after = self._look()
@@ -77,46 +95,58 @@ class AutoRunWatch:
         with self._lock:
             if not self._running:
                 return
+            before = self._before
             if change.keys is not None:
-                content = read_regular(change.path, _MOST_BYTES)
-                expected = code_keys(self._before.configurations.get(change.path) or b"") or {}
+                state, known = self._state(change.path), before.configurations.get(change.path)
+                expected = code_keys((known and known.content) or b"") or {}
                 expected = {key: values for key, values in expected.items() if key not in change.keys_before}
-                if content is not None and code_keys(content) == {**expected, **change.keys}:
-                    self._before.configurations[change.path] = content
+                if state and state.content is not None and code_keys(state.content) == {**expected, **change.keys}:
+                    before.configurations[change.path] = state
             elif change.is_deleted:
-                self._before.files.pop(change.path, None)
+                before.files.pop(change.path, None)
             elif (state := self._state(change.path)) is not None and state.content == change.content:
-                self._before.files[change.path] = state
+                before.files[change.path] = state
 
     # -- looking ------------------------------------------------------------------------------------------------
 
-    def _look(self) -> _Snapshot:
-        files: dict[str, _FileState] = {}
-        configurations: dict[str, bytes | None] = {}
-        places = dict.fromkeys(self._profile.protected)
-        for repository in self._repositories.find():
-            for folder in git_folders(repository):
-                if not any(is_inside(folder, root) for root in self._profile.roots()):
-                    continue
-                places[os.path.join(folder, "hooks")] = None
-                for name in ("config", "config.worktree"):
-                    if os.path.lexists(path := os.path.join(folder, name)):
-                        configurations[path] = None if os.path.islink(path) else read_regular(path, _MOST_BYTES)
-            places.update(dict.fromkeys(os.path.join(repository, name) for name in AUTO_RUN_FILES))
-        for place in places:
+    def _look(self, also: Mapping[str, str] | None = None) -> _Snapshot:
+        """``also``: places that are looked at although they may be none any more."""
+        marked = self._tree.find()
+        seen = _Snapshot(places={**(also or {}), **self._places})
+        for folder, tree in used_folders(self._tree.root, marked).items():
+            if self._may_change(folder):
+                self._look_at_git(folder, tree, seen)
+        for folder, names in marked.items():
+            for first in names.intersection(self._names):
+                seen.places.update((os.path.join(folder, name), folder) for name in self._names[first])
+        for place, owner in seen.places.items():
             for path in _files_of(place):
-                state = self._state(path)
-                if state is not None:
-                    files[path] = state
-        return _Snapshot(files, configurations)
+                if (state := self._state(path, owner)) is not None:
+                    seen.files[path] = state
+        return seen
 
-    def _state(self, path: str) -> _FileState | None:
+    def _may_change(self, path: str) -> bool:
+        return any(is_inside(path, root) for root in self._profile.roots())
+
+    def _look_at_git(self, folder: str, tree: str, seen: _Snapshot) -> None:
+        owner = tree if is_inside(folder, tree) else folder
+        seen.places.update((path, owner) for path in hooks_of(self._hooks.of(folder, tree)) if self._may_change(path))
+        for name in GIT_FILES:
+            path = os.path.join(folder, name)
+            if name.startswith("config"):
+                if (state := self._state(path, owner)) is not None:
+                    seen.configurations[path] = state
+            elif not name.endswith("/") and not (name == "commondir" and is_worktree(folder)):
+                seen.places[path] = owner
+
+    def _state(self, path: str, owner: str = "") -> _FileState | None:
         """A file as it is now. One that has not changed is not read again."""
         try:
             found = os.lstat(path)
+            folder = os.stat(owner) if owner else found
             stamp = (found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size)
-            known = self._before.files.get(path)
-            if known is not None and known.stamp == stamp:
+            known = self._before.files.get(path) or self._before.configurations.get(path)
+            if known is not None and known.stamp == stamp and is_settled(found.st_ctime_ns):
                 return known
             content = None
             if stat.S_ISLNK(found.st_mode):
@@ -125,23 +155,26 @@ class AutoRunWatch:
                 content = read_regular(path, _MOST_BYTES)
         except OSError:
             return None
-        return _FileState(stamp, found.st_mode, content)
+        return _FileState(stamp, found.st_mode, content, (folder.st_dev, folder.st_ino))
 
     # -- undoing ------------------------------------------------------------------------------------------------
 
     def _undo_files(self, after: _Snapshot) -> Iterator[UndoneChange]:
-        before = self._before.files
+        before = self._before
         for path, state in after.files.items():
-            known = before.get(path)
+            known = before.files.get(path)
             if known is None:
+                if _was_moved(state, before.files, after.files):
+                    continue
                 did, outcome = f"made {path}, {_RUNS_CODE}", self._move_away(path)
                 yield UndoneChange(path, did, outcome, state.mode, state.content)
             elif (known.mode, known.content) != (state.mode, state.content):
                 did = f"changed {path}, {_RUNS_CODE}"
                 yield UndoneChange(path, did, _put_back(path, known), state.mode, state.content)
-        for path, known in before.items():
+        for path, known in before.files.items():
             # A repository that was deleted takes its hooks along.
-            if path not in after.files and os.path.isdir(os.path.dirname(path)):
+            owner = next((owner for place, owner in before.places.items() if is_inside(path, place)), "")
+            if path not in after.files and os.path.isdir(owner):
                 yield UndoneChange(path, f"deleted {path}, {_RUNS_CODE}", _put_back(path, known), is_deleted=True)
 
     def _move_away(self, path: str) -> str:
@@ -158,28 +191,51 @@ class AutoRunWatch:
         return f"it was moved to undone/{os.path.basename(target)} in TMPDIR"
 
     def _undo_configurations(self, after: _Snapshot) -> Iterator[UndoneChange]:
-        for file, content in after.configurations.items():
-            known = self._before.configurations.get(file, b"")
-            if content == known or known is None:  # what was odd before the command is the user's own affair
+        before = self._before.configurations
+        for file in {**before, **after.configurations}:
+            known, state = before.get(file), after.configurations.get(file)
+            if state is None:
+                known = known if os.path.isdir(os.path.dirname(file)) else None  # it went with its repository
+            elif known is None and not _was_moved(state, before, after.configurations):
+                known = _FileState((0, 0, 0, 0), stat.S_IFREG | 0o644, b"")
+            if known is None or (state and (state.mode, state.content) == (known.mode, known.content)):
                 continue
-            before = code_keys(known)
-            keys = None if content is None else code_keys(content)
-            if before is None or keys is None:
-                outcome = _put_back(file, _FileState((0, 0, 0, 0), 0o644, known))
-                yield UndoneChange(file, f"made {file} unreadable for git", outcome)
+            were = _keys_of(known)
+            if were is None:  # what was odd before the command is the user's own affair
                 continue
-            changed = restore_keys(file, before, keys)
-            if changed:
+            keys = {} if state is None else _keys_of(state)
+            if keys is None:
+                yield UndoneChange(file, f"made {file} unreadable for git", _put_back(file, known))
+            elif changed := restore_keys(file, were, keys):
                 did = f"set {', '.join(changed)} in {file}, which makes git run a program"
-                made, were = ({key: found[key] for key in changed if key in found} for found in (keys, before))
-                yield UndoneChange(file, did, "it was undone", keys=made, keys_before=were)
+                made, was = ({key: found[key] for key in changed if key in found} for found in (keys, were))
+                yield UndoneChange(file, did, "it was undone", keys=made, keys_before=was)
+
+
+def _keys_of(configuration: _FileState) -> CodeKeys | None:
+    """The keys that run code; None when git cannot read it, or when it is no ordinary file."""
+    if configuration.content is None or not stat.S_ISREG(configuration.mode):
+        return None
+    return code_keys(configuration.content)
+
+
+def _was_moved(state: _FileState, before: Mapping[str, _FileState], after: Mapping[str, _FileState]) -> bool:
+    """Whether a file is one of those before, untouched, whose whole folder is elsewhere now."""
+    return any(
+        known.stamp == state.stamp and known.folder == state.folder
+        for path, known in before.items()
+        if path not in after
+    )
 
 
 def _files_of(place: str) -> Iterator[str]:
     """The files in a folder, or the file itself. Sample hooks of git never run."""
-    if os.path.islink(place) or not os.path.isdir(place):
-        if os.path.lexists(place):
-            yield place
+    try:
+        mode = os.lstat(place).st_mode
+    except OSError:
+        return
+    if not stat.S_ISDIR(mode):
+        yield place
         return
     count = 0
     for folder, folders, files in os.walk(place):

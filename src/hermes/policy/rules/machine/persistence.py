@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from hermes.policy.call import Call
+from hermes.policy.files.git_keys import runs_code
 from hermes.policy.rules.rule import Predicate, Rule, always, operand, option, prefix
 from hermes.policy.rules.targets import writing
 from hermes.policy.shell.words import by_program, names
@@ -21,15 +22,10 @@ _LOADS_CODE_BY = by_program(
         "GIT_CONFIG_GLOBAL": re.compile(r"."),
     }
 )
-#: Settings of git whose value is run, in ``git config KEY VALUE``.
-_GIT_RUNS = re.compile(
-    r"(?:core\.(?:hookspath|fsmonitor|sshcommand|gitproxy|askpass|attributesfile)|include\.path|includeif\..*|filter\..*|diff\..*\.(?:command|textconv)"
-    r"|diff\.external|merge\..*\.driver|init\.templatedir|gpg\.(?:program|.*\.program)|uploadpack\..*|receive\..*|protocol\..*|ssh\.variant"
-    r"|sequence\.editor|interactive\.difffilter|http\.sslverify|http\..*\.sslverify|safe\.directory|url\..*\.pushinsteadof)",
+#: Settings of git that run nothing, and make it trust what it did not trust, or send elsewhere.
+_GIT_TRUSTS = re.compile(
+    r"http\.(?:.*\.)?sslverify|safe\.directory|url\..*\.pushinsteadof|uploadpack\..*|receive\..*|ssh\.variant",
     re.IGNORECASE,
-)
-_GIT_MAY_RUN = re.compile(
-    r"(?:core\.(?:pager|editor)|alias\..*|credential\..*|pager\..*|difftool\..*|mergetool\..*)", re.IGNORECASE
 )
 _MANAGER_SETTINGS = re.compile(
     r"(?:script-shell|prefix|globalconfig|userconfig|registry|.*:registry|index-url|global\.(?:index-url|extra-index-url|trusted-host|find-links)"
@@ -51,11 +47,7 @@ def _git_setting(call: Call) -> bool:
     key, value = (words[0] if words else ""), " ".join(words[1:])
     if not value:
         return False
-    if _GIT_RUNS.fullmatch(key):
-        return True
-    return _GIT_MAY_RUN.fullmatch(key) is not None and (
-        value.lstrip().startswith("!") or re.search(r"[/;|&$`]", value) is not None
-    )
+    return runs_code(key, value) or _GIT_TRUSTS.fullmatch(key) is not None
 
 
 def _manager_setting(call: Call) -> bool:

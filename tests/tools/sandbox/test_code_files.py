@@ -1,0 +1,416 @@
+"""Code that a sandboxed command leaves behind for git and other programs of the owner: real attempts, real git."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from hermes.policy.files.code import GIT_FILES, HOME_FILES, LOGIN_FILES, PROJECT_FILES
+from hermes.policy.files.git_keys import runs_code
+from hermes.policy.judge import judge_write
+from hermes.tools.sandbox.backend import SandboxBackend
+from hermes.tools.sandbox.workspace.tree import WorkspaceTree
+from support.sandbox_rig import SandboxRig
+
+MakeRig = Callable[..., SandboxRig]
+
+#: A program that leaves a canary, as the file ``e.sh`` of the workspace.
+_EVIL = "printf '#!/bin/sh\\ntouch %s/pwned\\n' \"$PWD\" > e.sh; chmod +x e.sh; "
+_COPY = "cp e.sh {0}; chmod +x {0}"
+
+
+class Attempt(NamedTuple):
+    """What the owner had, what the command does, and what the owner does afterwards."""
+
+    before: str
+    command: str
+    after: str
+
+
+_COMMIT = "git -c user.name=me -c user.email=me@example.org commit -q --allow-empty -m x"
+_BARE = (
+    "mkdir -p {0}/objects {0}/refs && echo 'ref: refs/heads/main' > {0}/HEAD "
+    "&& git config -f {0}/config core.repositoryformatversion 0 && git config -f {0}/config"
+)
+GIT_ATTEMPTS = {
+    "commondir": Attempt(
+        "true",
+        "cp -r .git copy && git config -f copy/config core.fsmonitor ./e.sh && echo ../copy > .git/commondir",
+        "git status",
+    ),
+    "hooks of a common folder": Attempt(
+        "true",
+        f"cp -r .git copy && mkdir -p copy/hooks && {_COPY.format('copy/hooks/pre-commit')} "
+        "&& echo ../copy > .git/commondir",
+        _COMMIT,
+    ),
+    "hooks in a folder that was configured": Attempt(
+        "git config core.hooksPath .husky && mkdir .husky && echo '#!/bin/sh' > .husky/pre-commit && chmod +x .husky/*",
+        _COPY.format(".husky/pre-commit"),
+        _COMMIT,
+    ),
+    "a new hook in a folder that was configured": Attempt(
+        "git config core.hooksPath tools/hooks && mkdir -p tools/hooks",
+        _COPY.format("tools/hooks/pre-commit"),
+        _COMMIT,
+    ),
+    "hooks configured for all repositories": Attempt(
+        "git config --global core.hooksPath tools/hooks && mkdir -p tools/hooks",
+        _COPY.format("tools/hooks/pre-commit"),
+        _COMMIT,
+    ),
+    "a folder of hooks that is a link": Attempt(
+        "rm -rf .git/hooks && mkdir -p tools/hooks && ln -s ../tools/hooks .git/hooks",
+        _COPY.format("tools/hooks/pre-commit"),
+        _COMMIT,
+    ),
+    "a hook that is a link": Attempt(
+        "mkdir tools && echo '#!/bin/sh' > tools/check && chmod +x tools/check && ln -s ../../tools/check "
+        ".git/hooks/pre-commit",
+        _COPY.format("tools/check"),
+        _COMMIT,
+    ),
+    "a bare repository in a folder": Attempt(
+        "mkdir docs",
+        f"{_BARE.format('docs')} core.fsmonitor ../e.sh && git config -f docs/config core.worktree .",
+        "cd docs; git status",
+    ),
+    "an alias for difftool": Attempt(
+        "echo a > a; git add a; echo b > a", "git config alias.d \"difftool -y -x 'sh e.sh'\"", "git d"
+    ),
+    "an alias for grep": Attempt("echo a > a; git add a", "git config alias.st 'grep -O./e.sh a'", "git st"),
+    "the path of a tool": Attempt(
+        "echo a > a; git add a; echo b > a; git config diff.tool meld; git config difftool.prompt false",
+        'git config difftool.meld.path "$PWD/e.sh"',
+        "git difftool",
+    ),
+    "a repository far below": Attempt(
+        "mkdir -p a/b/c/d/e/f",
+        "cd a/b/c/d/e/f && git init -q . && mkdir -p .git/hooks && cp ../../../../../../e.sh .git/hooks/pre-commit",
+        f"cd a/b/c/d/e/f; {_COMMIT}",
+    ),
+    "a repository among packages": Attempt(
+        "mkdir -p node_modules/x",
+        "cd node_modules/x && git init -q . && git config core.fsmonitor ../../e.sh",
+        "cd node_modules/x; git status",
+    ),
+    "a hook": Attempt("true", _COPY.format(".git/hooks/pre-commit"), _COMMIT),
+    "a hook of a submodule": Attempt(
+        "git init -q ../lib && cd ../lib && "
+        f"{_COMMIT} && cd ../project && git -c protocol.file.allow=always submodule --quiet add ../lib lib",
+        _COPY.format(".git/modules/lib/hooks/pre-commit"),
+        f"cd lib; {_COMMIT}",
+    ),
+    "a hook of a submodule that is not checked out": Attempt(
+        "git init -q ../lib && cd ../lib && "
+        f"{_COMMIT} && cd ../project && git -c protocol.file.allow=always submodule --quiet add ../lib lib "
+        f"&& {_COMMIT} && git submodule --quiet deinit -f lib",
+        _COPY.format(".git/modules/lib/hooks/post-checkout"),
+        "git -c protocol.file.allow=always submodule --quiet update --init; cd lib; git checkout -q -b y",
+    ),
+    "a hook of a new repository": Attempt(
+        "true",
+        "git init -q new && mkdir -p new/.git/hooks && cp e.sh new/.git/hooks/pre-commit",
+        f"cd new; {_COMMIT}",
+    ),
+    "a file that points to a folder of git": Attempt(
+        "mkdir sub",
+        f"{_BARE.format('.git/objects/x')} core.fsmonitor ../e.sh && echo 'gitdir: ../.git/objects/x' > sub/.git",
+        "cd sub; git status",
+    ),
+    "a worktree of its own": Attempt(
+        _COMMIT,
+        "git worktree add -q tree && git config extensions.worktreeConfig true "
+        "&& git -C tree config --worktree core.fsmonitor ../e.sh",
+        "git -C tree status",
+    ),
+}
+
+
+@pytest.fixture
+def rig(make_rig: MakeRig, backend: SandboxBackend) -> SandboxRig:
+    made = make_rig(backend)
+    made.git("init", "-q", "-b", "main")
+    return made
+
+
+def owner(rig: SandboxRig, command: str) -> None:
+    """The owner runs something, outside of the sandbox."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    subprocess.run(
+        ["bash", "-c", command],
+        cwd=rig.workspace,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", GIT_ATTEMPTS)
+def test_git_runs_nothing_that_a_command_left(rig: SandboxRig, name: str) -> None:
+    attempt = GIT_ATTEMPTS[name]
+    owner(rig, attempt.before)
+    rig.run(_EVIL + attempt.command)
+    owner(rig, attempt.after)
+    assert not (rig.workspace / "pwned").exists()
+
+
+@pytest.mark.parametrize("name", GIT_ATTEMPTS)
+def test_each_attempt_works_without_a_sandbox(make_rig: MakeRig, name: str) -> None:
+    """Else it would show nothing."""
+    rig = make_rig(None, sandbox="off")
+    rig.git("init", "-q", "-b", "main")
+    attempt = GIT_ATTEMPTS[name]
+    owner(rig, attempt.before)
+    rig.works(_EVIL + attempt.command)
+    owner(rig, attempt.after)
+    assert (rig.workspace / "pwned").exists()
+
+
+# -- other programs -------------------------------------------------------------------------------------------------
+
+_NAMES = [name for files in PROJECT_FILES for name in files.names if "*" not in name]
+
+
+@pytest.mark.parametrize("place", [".", "packages/a/b/c/d/e"])
+def test_no_file_of_the_list_is_left_behind(rig: SandboxRig, place: str) -> None:
+    files = [f"{place}/{name}file" if name.endswith("/") else f"{place}/{name}" for name in _NAMES]
+    files = [file for file in files if f"{file}/" not in "".join(f"{other}/" for other in files if other != file)]
+    lines = "\n".join(f"mkdir -p $(dirname {file}) && echo bad > {file}" for file in files)
+    result = rig.run(lines)
+    assert [file for file in files if (rig.workspace / file).exists()] == []
+    told = " ".join(result["undone"])
+    assert [file for file in files if str((rig.workspace / file).resolve()) not in told] == []
+
+
+@pytest.mark.parametrize("file", ["AGENTS.md", ".claude/settings.json", ".mcp.json", ".devcontainer/devcontainer.json"])
+def test_files_that_were_there_are_put_back(rig: SandboxRig, file: str) -> None:
+    path = rig.workspace / "app" / file
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    for command in (f"echo bad > app/{file}", f"rm app/{file}", f"rm app/{file}; ln -s /etc/passwd app/{file}"):
+        assert rig.run(command)["undone"], command
+        assert path.read_text() == "mine" and not path.is_symlink()
+
+
+def test_nothing_is_left_that_makes_such_a_file_later(make_rig: MakeRig, bubblewrap: SandboxBackend) -> None:
+    rig = make_rig(bubblewrap)
+    os.mkfifo(rig.workspace / "go")
+    later = "touch started; read line < go; echo bad > .envrc"
+    rig.works(f"(setsid sh -c '{later}' > /dev/null 2>&1 &); until test -e started; do :; done")
+    with pytest.raises(OSError, match="No such device"):  # nobody reads
+        os.open(rig.workspace / "go", os.O_WRONLY | os.O_NONBLOCK)
+
+
+def test_ordinary_work_is_left_alone(rig: SandboxRig) -> None:
+    """Clones, worktrees and whole folders that move, with what the owner has in them."""
+    rig.git("config", "core.hooksPath", ".husky")
+    package = rig.workspace / "package"
+    (package / ".vscode").mkdir(parents=True)
+    (package / "AGENTS.md").write_text("mine")
+    (package / ".vscode" / "settings.json").write_text("{}")
+    rig.git("init", "-q", cwd=package)
+    rig.git("config", "core.fsmonitor", "./watch.sh", cwd=package)
+    result = rig.run(
+        f"{_COMMIT} && git worktree add -q tree && git clone -q . copy && git -C tree checkout -q -b other "
+        "&& mkdir lib && mv package lib/moved "
+        "&& git worktree remove tree && git init -q --bare store.git && rm -rf copy"
+    )
+    assert result["exit_code"] == 0 and "undone" not in result, result
+    assert (rig.workspace / "lib/moved/AGENTS.md").read_text() == "mine"
+    assert rig.git("config", "core.fsmonitor", cwd=rig.workspace / "lib/moved") == "./watch.sh"
+
+
+def test_a_file_that_moves_into_another_project_is_undone(rig: SandboxRig) -> None:
+    sample = rig.workspace / "docs" / "sample" / ".vscode"
+    sample.mkdir(parents=True)
+    (sample / "tasks.json").write_text("{}")
+    assert rig.run("mv docs/sample/.vscode .vscode")["undone"]
+    assert not (rig.workspace / ".vscode/tasks.json").exists() and (sample / "tasks.json").exists()
+
+
+def test_a_start_file_that_is_kept_in_the_workspace(make_rig: MakeRig, backend: SandboxBackend) -> None:
+    rig = make_rig(backend, workspace="dotfiles")
+    (rig.workspace / "bashrc").write_text("# mine\n")
+    (rig.home / ".bashrc").symlink_to(rig.workspace / "bashrc")
+    rig.run("echo bad >> bashrc")
+    assert (rig.home / ".bashrc").read_text() == "# mine\n"
+
+
+# -- the list -------------------------------------------------------------------------------------------------------
+
+
+def test_the_policy_asks_about_every_file_of_the_list() -> None:
+    places = {
+        "/home/me/project/packages/a": [name for files in PROJECT_FILES for name in files.names],
+        "/home/me/project/.git": GIT_FILES,
+        "/home/me/project/.git/modules/lib": GIT_FILES,
+        "/home/me": [*LOGIN_FILES, *HOME_FILES],
+    }
+    for folder, names in places.items():
+        for name in names:
+            file = f"{folder}/{name.replace('*', 'x')}" + ("file" if name.endswith("/") else "")
+            assert judge_write(file, hermes_home="/home/me/.hermes") is not None, file
+
+
+#: What a setting of git is called that runs a program, more or less.
+_SOUNDS = re.compile(
+    r"cmd|command|program|editor|pager|helper|hook|driver|textconv|clean$|smudge|process|askpass|proxy$|tunnel|path$"
+    r"|filter$|browser|httpd"
+)
+#: Those with such a name that run none.
+_HARMLESS = set(
+    (
+        "advice.ignoredHook advice.updateSparsePath advice.waitingForEditor color.pager column.clean "
+        "completion.commands core.fsmonitorHookVersion core.quotePath credential.useHttpPath diff.x.binary "
+        "diff.x.cachetextconv diff.x.wordRegex diff.x.xfuncname fsck.gitmodulesPath gitcvs.dbDriver help.htmlPath "
+        "http.proxy http.sslCAPath merge.x.name merge.x.recursive notes.rewrite.x rebase.abbreviateCommands "
+        "receive.fsck.gitmodulesPath remote.x.partialclonefilter remote.x.proxy sendemail.smtpsslcertpath "
+        "uploadpack.allowFilter"
+    ).split()
+)
+
+
+def test_every_setting_of_this_git_that_names_a_program_is_known() -> None:
+    """A newer git may have more of them: those belong into the list, or here."""
+    listed = subprocess.run(["git", "help", "--config"], capture_output=True, text=True, check=True).stdout.split("\n")
+    keys = {re.sub("<[^>]*>", "x", key) for key in listed if _SOUNDS.search(key.lower())}
+    known = {key for key in keys if runs_code(key, "./evil.sh")}
+    assert {"core.hooksPath", "difftool.x.path", "mergetool.x.cmd", "pager.x", "sequence.editor"} <= known
+    assert keys - known - _HARMLESS == set()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "found"),
+    [
+        ("alias.st", "status -sb", False),
+        ("alias.up", "push -u origin HEAD", False),
+        ("alias.lg", "log --oneline --graph", False),
+        ("alias.d", "difftool -y -x 'sh e.sh'", True),
+        ("alias.g", "grep -nO./e.sh x", True),
+        ("alias.g", "grep --open=./e.sh x", True),
+        ("alias.r", "rebase -ix ./e.sh", True),
+        ("alias.f", "fetch --upload-pack ./e.sh x", True),
+        ("alias.l", "log --output=.git/config", True),
+        ("alias.x", "other", True),
+        ("alias.x", "-c core.pager=./e.sh log", True),
+        ("alias.x", "log 'open", True),
+        ("core.pager", "less -FRX", False),
+        ("core.pager", "sh", True),
+        ("core.editor", "vim", False),
+        ("core.editor", "vim -c ':!./e.sh'", True),
+        ("core.fsmonitor", "true", False),
+        ("credential.helper", "store", False),
+        ("credential.https://x.helper", "!./e.sh", True),
+        ("sendemail.smtpserver", "mail.example.org", False),
+        ("sendemail.smtpserver", "./e.sh", True),
+        ("gc.recentobjectshook", "./e.sh", True),
+        ("lfs.customtransfer.x.path", "./e.sh", True),
+        ("difftool.vimdiff.path", "./e.sh", True),
+        ("diff.tool", "vimdiff", False),
+    ],
+)
+def test_which_settings_run_code(key: str, value: str, found: bool) -> None:
+    assert runs_code(key, value) is found
+
+
+# -- looking --------------------------------------------------------------------------------------------------------
+
+
+def marks(folder: Path) -> dict[str, set[str]]:
+    """What a look has to find, by the longest way."""
+    wanted = {".git", "HEAD", "objects", "refs", "commondir", "AGENTS.md"}
+    found: dict[str, set[str]] = {}
+    for place, folders, files in os.walk(folder):
+        if names := wanted.intersection((*folders, *files)):
+            found[place] = names
+        if place.endswith("/.git"):
+            folders[:] = [name for name in folders if name in ("modules", "worktrees")]
+    return found
+
+
+def change(folder: Path, chance: random.Random) -> None:
+    """Do something to some folder."""
+    folders = [place for place, _, _ in os.walk(folder)]
+    place = Path(chance.choice(folders))
+    other = Path(chance.choice(folders))
+    what = chance.randrange(6)
+    if what == 0:
+        (place / chance.choice(["a", "b", "modules", ".git", "objects"])).mkdir(exist_ok=True)
+    elif what == 1:
+        (place / chance.choice("xy") / "deep" / ".git" / "modules" / "m").mkdir(parents=True, exist_ok=True)
+    elif what == 2:
+        (place / chance.choice(["AGENTS.md", "HEAD", "commondir", "plain"])).touch()
+    elif what == 3 and place != folder:
+        shutil.rmtree(place)
+    elif place != folder and not other.is_relative_to(place):
+        shutil.rmtree(other / "moved", ignore_errors=True)
+        if place.exists() and other.exists():
+            place.rename(other / "moved")
+
+
+@pytest.mark.parametrize("kernel_tells", [True, False])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_look_finds_what_is_there(
+    tmp_path: Path, seed: int, kernel_tells: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever happens between two looks, and with a kernel that watches few folders."""
+    if kernel_tells:
+        monkeypatch.setattr("hermes.tools.sandbox.workspace.inotify._most_watches", lambda: 4 if seed % 2 else 1_000)
+    else:
+        monkeypatch.setattr("hermes.tools.sandbox.workspace.inotify.FolderChanges.__init__", refuse)
+    tree = WorkspaceTree(str(tmp_path), ["AGENTS.md"])
+    chance = random.Random(seed)
+    for _ in range(25):
+        for _ in range(chance.randrange(6)):
+            change(tmp_path, chance)
+        assert {folder: set(names) for folder, names in tree.find().items()} == marks(tmp_path)
+
+
+def refuse(_changes: object) -> None:
+    raise OSError("too many")
+
+
+def test_more_changes_than_the_kernel_keeps(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    tree = WorkspaceTree(str(tmp_path), ["AGENTS.md"])
+    assert tree.find() == {}
+    most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    for number in range(most // 2 + 10):
+        made = tmp_path / f"f{number}"
+        made.touch()
+        made.unlink()
+    (tmp_path / "a" / "b" / "AGENTS.md").touch()
+    assert tree.find() == {str(tmp_path / "a" / "b"): {"AGENTS.md"}}
+
+
+def test_a_look_visits_only_folders_that_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs the same in a workspace of any size."""
+    for number in range(50):
+        (tmp_path / f"a{number}" / "b").mkdir(parents=True)
+    tree = WorkspaceTree(str(tmp_path), ["AGENTS.md"])
+    tree.find()
+    visited: list[str] = []
+    scan = WorkspaceTree._scan  # pyright: ignore[reportPrivateUsage]
+
+    def noting(self: WorkspaceTree, folder: str, *rest: Any) -> Any:
+        visited.append(folder)
+        return scan(self, folder, *rest)
+
+    monkeypatch.setattr(WorkspaceTree, "_scan", noting)
+    tree.find()
+    (tmp_path / "a7" / "b" / "plain.txt").touch()
+    tree.find()
+    assert visited == []
+    (tmp_path / "a7" / "b" / "new").mkdir()
+    tree.find()
+    assert visited == [str(tmp_path / "a7" / "b"), str(tmp_path / "a7" / "b" / "new")]
