@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
@@ -35,6 +34,7 @@ from support import HostFactory, run_hermes, start_hermes, write_config
 from support.approval_rig import RISKY, says
 from support.chat_servers import free_port
 from support.delivery import EXPECTED, PENDING, Counts
+from support.event_files import ENABLED, EventFile
 from support.gateway_rig import GatewayRig
 from support.signed_posts import post_signed
 from support.surfaces import Prompt
@@ -311,80 +311,28 @@ def test_a_message_to_the_gateway_fires_exactly_what_the_table_says(
     assert recorder.breaches() == []
 
 
-PLUGIN = """
-import json, os
-HOOKS = {hooks!r}
-KINDS = {kinds!r}
-
-def register(ctx):
-    for name in HOOKS:
-        ctx.register_hook(name, observer(name))
-    for kind in KINDS:
-        ctx.register_middleware(kind, middleware(kind))
-
-def note(name, kw):
-    line = json.dumps([os.getpid(), name, kw.get("api_request_id"), kw.get("tool_call_id")]) + "\\n"
-    with open(os.environ["EVENTS"], "a") as file:
-        file.write(line)
-
-def observer(name):
-    def observe(**kw):
-        note(name, kw)
-    return observe
-
-def middleware(kind):
-    def pass_on(**kw):
-        note(kind, kw)
-        if kind.endswith("_execution"):
-            return kw["next_call"]()
-    return pass_on
-"""
-
-
 @pytest.fixture
-def events_file(home: Path, tmp_path: Path) -> Path:
+def event_file(home: Path, tmp_path: Path) -> EventFile:
     """A home with a plugin that writes every event of every process to one file."""
-    folder = home / "plugins" / "writer"
-    folder.mkdir(parents=True)
-    (folder / "plugin.yaml").write_text("name: writer\n")
-    (folder / "__init__.py").write_text(PLUGIN.format(hooks=list(HOOKS), kinds=list(MIDDLEWARE)))
-    return tmp_path / "events.jsonl"
+    return EventFile(home, tmp_path / "events.jsonl")
 
 
-def _fired(events_file: Path) -> list[Counter[str]]:
-    """How often each hook fired, for each process in the order of their first event."""
-    processes: dict[int, Counter[str]] = {}
-    attempts: set[tuple[int, str]] = set()
-    for line in events_file.read_text().splitlines():
-        pid, name, attempt, _ = json.loads(line)
-        fired = processes.setdefault(pid, Counter())
-        if name == "on_stream_delta":
-            attempts.add((pid, attempt))
-            fired[name] = sum(process == pid for process, _ in attempts)
-        else:
-            fired[name] += 1
-    return list(processes.values())
-
-
-ENABLED = "plugins:\n  enabled: [writer]\n"
-
-
-def test_a_one_shot_process_fires_everything_before_it_exits(home: Path, workdir: Path, events_file: Path) -> None:
+def test_a_one_shot_process_fires_everything_before_it_exits(home: Path, workdir: Path, event_file: EventFile) -> None:
     with ScriptedProvider([tool_call("terminal", {"command": "true"}), text("ok")]) as provider:
         write_config(home, provider.base_url, ENABLED)
-        run_hermes("chat", "-q", "go", "-Q", home=home, cwd=workdir, env={"EVENTS": str(events_file)})
-    [fired] = _fired(events_file)
+        run_hermes("chat", "-q", "go", "-Q", home=home, cwd=workdir)
+    [fired] = event_file.fired().values()
     _compare("one-shot exit", fired)
 
 
-def test_a_terminated_process_closes_what_it_started(home: Path, workdir: Path, events_file: Path) -> None:
+def test_a_terminated_process_closes_what_it_started(home: Path, workdir: Path, event_file: EventFile) -> None:
     with ScriptedProvider([hanging()]) as provider:
         write_config(home, provider.base_url, ENABLED)
-        process = start_hermes("chat", "-q", "go", "-Q", home=home, cwd=workdir, env={"EVENTS": str(events_file)})
+        process = start_hermes("chat", "-q", "go", "-Q", home=home, cwd=workdir)
         provider.wait_for_request()
         os.kill(process.pid, signal.SIGTERM)
         process.wait(60)
-    [fired] = _fired(events_file)
+    [fired] = event_file.fired().values()
     _compare("SIGTERM", fired)
 
 
@@ -401,20 +349,19 @@ def test_a_terminated_process_closes_what_it_started(home: Path, workdir: Path, 
     ],
 )
 def test_a_killed_turn_that_is_resumed_fires_nothing_twice(
-    home: Path, workdir: Path, events_file: Path, killed: str, resumed: str, script: Any, at: int
+    home: Path, workdir: Path, event_file: EventFile, killed: str, resumed: str, script: Any, at: int
 ) -> None:
     with ScriptedProvider(script) as provider:
         write_config(home, provider.base_url, ENABLED)
-        env = {"EVENTS": str(events_file)}
-        dead = run_hermes("chat", "-q", "go", "-Q", home=home, cwd=workdir, env={**env, "HERMES_CRASH_AT": str(at)})
+        dead = run_hermes("chat", "-q", "go", "-Q", home=home, cwd=workdir, env={"HERMES_CRASH_AT": str(at)})
         assert dead.returncode == -signal.SIGKILL
-        run_hermes("chat", "--continue", "-Q", home=home, cwd=workdir, env=env)
+        run_hermes("chat", "--continue", "-Q", home=home, cwd=workdir)
         whole = run_hermes("trace", "verify", "--all", home=home, cwd=workdir)
-    first, second = _fired(events_file)
+    first, second = event_file.fired().values()
     _compare(killed, first, of_queued=False)
     _compare(resumed, second)
     assert whole.returncode == 0, whole.stdout
-    ids = [json.loads(line)[2] for line in events_file.read_text().splitlines() if '"pre_api_request"' in line]
+    ids = [event["api_request_id"] for event in event_file.events("pre_api_request")]
     assert len(set(ids)) == len(ids)  # a new attempt has a new id
 
 
