@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import configparser
+import platform
 import shutil
 import tarfile
 import zipfile
+from collections.abc import Iterator
+from email import message_from_string
 from pathlib import Path
 from typing import NamedTuple
 
 import yaml
+from packaging.specifiers import SpecifierSet
 
 #: The groups of entry points that plugins use.
 _GROUPS = ("hermes_agent.plugins", "hermes_agent.memory_providers")
@@ -56,15 +60,35 @@ def is_a_host(unpacked: Path) -> bool:
     return (unpacked / "run_agent.py").is_file() and (unpacked / "hermes_cli").is_dir()
 
 
+def unmet_python(unpacked: Path) -> str:
+    """The versions of Python that a distribution asks for, when this is none of them."""
+    for file in (*unpacked.glob("*.dist-info/METADATA"), *unpacked.parent.glob("*/PKG-INFO")):
+        wanted = message_from_string(file.read_text(encoding="utf-8", errors="replace"))["Requires-Python"]
+        if wanted and platform.python_version() not in SpecifierSet(wanted):
+            return wanted
+    return ""
+
+
+def installers(unpacked: Path) -> list[str]:
+    """The programs of a distribution, as ``module:function``: some put their plugin into the home themselves."""
+    return [value for parser in _entry_points(unpacked) for value in _section(parser, "console_scripts").values()]
+
+
 def entry_points(unpacked: Path) -> list[str]:
     """The keys of plugins that an installed distribution offers."""
-    found: list[str] = []
+    return [name for parser in _entry_points(unpacked) for group in _GROUPS for name in _section(parser, group)]
+
+
+def _entry_points(unpacked: Path) -> Iterator[configparser.ConfigParser]:
     for file in unpacked.glob("*.dist-info/entry_points.txt"):
         parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
         parser.optionxform = str  # pyright: ignore[reportAttributeAccessIssue]  (names keep their case)
         parser.read_string(file.read_text())
-        found += [name for group in _GROUPS if parser.has_section(group) for name in parser[group]]
-    return found
+        yield parser
+
+
+def _section(parser: configparser.ConfigParser, name: str) -> dict[str, str]:
+    return dict(parser[name]) if parser.has_section(name) else {}
 
 
 def folders(unpacked: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import socket
 import sys
 import tempfile
 import traceback
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, cast
@@ -16,11 +18,21 @@ from typing import Any, cast
 from hermes.base.config.schema.sections import AgentConfig, Config, ModelConfig, PluginsConfig
 from hermes.host import Host, HostOptions
 from hermes.plugins.compat import table
+from hermes.plugins.compat.messages import PlatformConfig
 from hermes.plugins.compat.names import CompatModule
-from hermes.plugins.registry import LoadedPlugin
+from hermes.plugins.registry import LoadedPlugin, ProviderOffer
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text, tool_call
 
-from .distributions import Distribution, distributions, entry_points, folders, is_a_host, manifest_of
+from .distributions import (
+    Distribution,
+    distributions,
+    entry_points,
+    folders,
+    installers,
+    is_a_host,
+    manifest_of,
+    unmet_python,
+)
 
 #: Tools of a plugin that are called, at most.
 _MOST_TOOLS = 3
@@ -31,17 +43,21 @@ def main(file: Path, packages: Path | None) -> dict[str, Any]:
     distribution = next(one for one in distributions(file.parent) if one.file == file)
     with tempfile.TemporaryDirectory(prefix="census") as scratch:
         root = Path(scratch)
-        os.environ.update(HOME=str(root), HERMES_HOME=str(root / "home"), XDG_STATE_HOME=str(root / "state"))
+        home = root / ".hermes"
+        os.environ.update(HOME=str(root), HERMES_HOME=str(home), XDG_STATE_HOME=str(root / "state"))
         os.chdir(root)
         unpacked = distribution.unpack(root / "unpacked")
-        keys = [] if is_a_host(unpacked) else _install(distribution, unpacked, root / "home")
-        if not keys:
-            return {"is_plugin": False}
+        sys.path.insert(0, str(unpacked))
         if packages is not None:
             sys.path.insert(1, str(packages))
         refused, missed = _stay_on_this_machine(), _watch_names()
+        keys = [] if is_a_host(unpacked) else _install(distribution, unpacked, home)
+        if not keys:
+            return {"is_plugin": False}
+        if wanted := unmet_python(unpacked):
+            return {"is_plugin": True, "needs_python": wanted}
         try:
-            found = _run(root / "home", keys)
+            found = _run(home, keys)
             return {"is_plugin": True, **found, "refused": sorted(refused), "missed": sorted(missed)}
         except Exception as error:  # what a plugin may do to its host is what the trial is to find out
             return {"is_plugin": True, "host_error": repr(error), "trace": traceback.format_exc()[-1500:]}
@@ -49,17 +65,29 @@ def main(file: Path, packages: Path | None) -> dict[str, Any]:
 
 def _install(distribution: Distribution, unpacked: Path, home: Path) -> list[str]:
     """Put it where its kind of plugin is found. The keys to enable."""
-    sys.path.insert(0, str(unpacked))
     keys = entry_points(unpacked)
     if keys:
         return keys
-    for folder in folders(unpacked):
+    found = folders(unpacked)
+    if found and not any("register" in (one / "__init__.py").read_text(encoding="utf-8") for one in found):
+        # What the folder becomes is up to a program of the distribution.
+        for program in installers(unpacked):
+            _run_installer(program)
+        return sorted(one.name for one in (home / "plugins").glob("*") if one.is_dir()) or [found[0].name]
+    for folder in found:
         manifest = manifest_of(folder)
         name = str(manifest.get("name") or (folder.name if folder != unpacked else distribution.name))
         name = re.sub(r"[^A-Za-z0-9_.-]", "-", name)
         shutil.copytree(folder, home / "plugins" / name, dirs_exist_ok=True)
         keys.append(name)
     return keys
+
+
+def _run_installer(program: str) -> None:
+    module, _, function = program.partition(":")
+    sys.argv = [function, "install"]
+    with contextlib.suppress(BaseException):  # programs end with SystemExit, and not all can install something
+        getattr(import_module(module), function)()
 
 
 def _stay_on_this_machine() -> set[str]:
@@ -121,32 +149,50 @@ def _run(home: Path, keys: list[str]) -> dict[str, Any]:
         config = _config(provider, keys)
         with _host(home, config) as host:
             records = _records(host, keys)
-            offers = {offer.kind: offer.name for one in records for offer in (*one.waiting, *one.in_use)}
             found: dict[str, Any] = {"plugins": [_described(record) for record in records]}
             found["is_loaded"] = any(record.status == "loaded" for record in records)
             waiting = [one for one in records if one.status not in ("loaded", "failed")]
             if not found["is_loaded"] and not waiting:
                 return found
+            offers = {offer.kind: offer for one in records for offer in (*one.waiting, *one.in_use)}
+            found["offers"] = {kind: _probe(offer) for kind, offer in offers.items()}
             if not waiting and not offers.keys() & {"memory_provider", "context_engine"}:
                 return {**found, **_turn(host, keys, replies)}
         # A memory and a context engine are used once they are selected.
         named = waiting[0].manifest.key.rpartition("/")[2] if waiting else ""
-        config.memory.provider = offers.get("memory_provider", named)
-        config.context.engine = offers.get("context_engine", config.context.engine)
+        config.memory.provider = offers["memory_provider"].name if "memory_provider" in offers else named
+        if "context_engine" in offers:
+            config.context.engine = offers["context_engine"].name
         with _host(home, config) as host:
             records = _records(host, keys)
-            found = {"plugins": [_described(record) for record in records]}
+            found["plugins"] = [_described(record) for record in records]
             found["is_loaded"] = any(record.status == "loaded" for record in records)
             return {**found, **_turn(host, keys, replies)}
 
 
+def _probe(offer: ProviderOffer) -> str:
+    """What an offer says of itself, or how it fails: empty when it could be used."""
+    try:
+        if offer.kind == "platform":
+            if not offer.options["check_fn"]():
+                return "not available"
+            offer.value(PlatformConfig(enabled=True))
+            return ""
+        is_available = getattr(offer.value, "is_available", None)
+        return "" if not callable(is_available) or is_available() else "not available"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
 def _turn(host: Host, keys: list[str], replies: list[ScriptedReply]) -> dict[str, Any]:
-    tools = [name for record in _records(host, keys) for name in record.tools][:_MOST_TOOLS]
-    replies += [tool_call(name, _arguments(_parameters(host, name))) for name in tools]
+    names = [name for record in _records(host, keys) for name in record.tools]
+    tools = [tool for tool in map(host.tools.get, names) if tool is not None and host.tools.is_available(tool)]
+    replies += [tool_call(tool.name, _arguments(tool.parameters)) for tool in tools[:_MOST_TOOLS]]
     result = host.new_session().run("Please say that you are done.")
     failures = [f"{one.site}: {one.last_error}" for one in host.hooks.stats() if one.failures]
     outcomes = [f"{one.tool_name}: {one.result[:300]}" for one in result.tool_calls]
-    return {"status": result.status, "error": result.error, "failures": failures, "outcomes": outcomes}
+    found = {"status": result.status, "error": result.error, "failures": failures, "outcomes": outcomes}
+    return {**found, "tools": len(names), "ready": len(tools)}
 
 
 def _host(home: Path, config: Config) -> Host:
@@ -160,7 +206,9 @@ def _records(host: Host, keys: list[str]) -> list[LoadedPlugin]:
 
 def _config(provider: ScriptedProvider, keys: list[str]) -> Config:
     model = ModelConfig(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key")
-    return Config(model=model, agent=AgentConfig(api_max_retries=0), plugins=PluginsConfig(enabled=keys))
+    # As someone who installs it to guard or replace tools would.
+    plugins = PluginsConfig(enabled=keys, entries={key: {"allow_tool_override": True} for key in keys})
+    return Config(model=model, agent=AgentConfig(api_max_retries=0), plugins=plugins)
 
 
 def _described(record: LoadedPlugin) -> dict[str, Any]:
@@ -176,11 +224,6 @@ def _described(record: LoadedPlugin) -> dict[str, Any]:
         "problems": record.problems,
         "registered": sum(map(len, registered)),
     }
-
-
-def _parameters(host: Host, name: str) -> dict[str, Any]:
-    tool = host.tools.get(name)
-    return {} if tool is None else tool.parameters
 
 
 def _arguments(schema: dict[str, Any]) -> dict[str, Any]:

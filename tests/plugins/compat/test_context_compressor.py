@@ -9,6 +9,7 @@ from hermes.agent.context.plan import is_summary
 from hermes.base.config import Config, ContextConfig, PluginsConfig
 from hermes.base.config.schema.sections import AgentConfig, ModelConfig
 from hermes.host import Host, HostOptions
+from hermes.plugins.compat.agent.engines import ContextEngine
 from hermes.plugins.compat.names import find_module
 from hermes.plugins.services import PluginHost
 from hermes.testing import PluginHarness, ScriptedProvider, text
@@ -91,6 +92,32 @@ def test_it_is_time_at_the_threshold() -> None:
     engine.update_from_response({"prompt_tokens": 6_000, "completion_tokens": 5})
     assert engine.should_compress()
     assert engine.get_status()["threshold_tokens"] == 5_000
+
+
+class ByItsMethods:
+    def update_from_response(self, usage: dict[str, Any]) -> None: ...
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        return False
+
+    def compress(self, messages: list[Any], current_tokens: int | None = None, **_options: Any) -> list[Any]:
+        return messages
+
+
+class OfAnotherKind(ByItsMethods):
+    def should_compress(self, messages: list[Any], tokens: int, threshold: int) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return False
+
+
+class Late(ByItsMethods):
+    async def compress(self, messages: list[Any]) -> list[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return messages
+
+
+def test_an_engine_is_one_by_what_it_does() -> None:
+    found = {kind.__name__: issubclass(kind, ContextEngine) for kind in (ByItsMethods, OfAnotherKind, Late, dict)}
+    assert found == {"ByItsMethods": True, "OfAnotherKind": False, "Late": False, "dict": False}
+    assert not issubclass(ByItsMethods, type(compressor()))
 
 
 def test_a_plugin_extends_it_and_the_host_writes_the_summary(home: Path, workdir: Path) -> None:

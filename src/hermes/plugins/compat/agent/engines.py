@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from abc import ABCMeta
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
+from inspect import iscoroutinefunction, signature
 from threading import Thread
 from typing import Any
 
@@ -22,7 +24,34 @@ _USUAL = re.compile(
 )
 
 
-class ContextEngine:
+#: What an engine cannot do without; each is called with one value.
+_NEEDED = ("update_from_response", "should_compress", "compress")
+
+
+def _takes_one(engine: type, method: str) -> bool:
+    """Whether the class has that method, to be called with one value, and it answers at once."""
+    function = getattr(engine, method, None)
+    if not callable(function) or iscoroutinefunction(function):
+        return False
+    try:
+        signature(function).bind(None, None)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+class _EngineKind(ABCMeta):
+    """The type of engines: an abstract one, as plugins may derive from another abstract class too.
+
+    Upstream takes an engine from its folder for what it does, whatever it derives from.
+    """
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        is_like_one = cls.__bases__ == (object,) and all(map(partial(_takes_one, subclass), _NEEDED))
+        return is_like_one or super().__subclasscheck__(subclass)
+
+
+class ContextEngine(metaclass=_EngineKind):
     """Decides when and how a conversation that grows too long is made shorter."""
 
     name: str = ""
