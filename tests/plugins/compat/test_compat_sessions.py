@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from hermes.journal.sessions import Sessions
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import HostFactory
+from support.configured import write_plugin
 
 READER = """
 import sqlite3
@@ -83,3 +85,60 @@ def test_plugins_read_the_sessions_with_upstreams_columns(make_host: HostFactory
         assert b"elephant" not in path.read_bytes()
     host.close()
     assert not path.exists()
+
+
+BY_FILE = """
+import sqlite3
+from pathlib import Path
+from sqlite3 import Row, connect
+from hermes_constants import get_hermes_home
+
+QUERY = "SELECT m.content FROM messages m JOIN sessions s ON s.id = m.session_id ORDER BY m.id"
+
+def read(raw):
+    path = get_hermes_home() / "state.db"
+    found = []
+    for open_it in (
+        lambda: sqlite3.connect(path),
+        lambda: sqlite3.connect(str(path), timeout=2.0),
+        lambda: sqlite3.connect(f"file:{path}?mode=ro", uri=True),
+        lambda: connect(f"file:{path}", uri=True),
+    ):
+        opened = open_it()
+        opened.row_factory = Row
+        found.append([one["content"] for one in opened.execute(QUERY)])
+        columns = {one["name"] for one in opened.execute("PRAGMA table_info(sessions)")}
+        assert {"handoff_state", "compression_fallback_streak"} <= columns
+        assert "api_content" in {one["name"] for one in opened.execute("PRAGMA table_info(messages)")}
+        opened.close()
+    return found
+
+def own(raw):
+    opened = sqlite3.connect(raw)
+    assert isinstance(opened, sqlite3.Connection)
+    opened.execute("CREATE TABLE mine (id TEXT)")
+    opened.commit()
+    opened.close()
+    other = sqlite3.connect(":memory:")
+    try:
+        return other.execute("SELECT 1").fetchone()
+    finally:
+        other.close()
+
+def register(ctx):
+    ctx.register_command("read", read)
+    ctx.register_command("own", own)
+"""
+
+
+def test_a_plugin_that_opens_the_file_of_the_home_reads_the_copy(make_host: HostFactory, home: Path) -> None:
+    write_plugin(home, "opener", BY_FILE)
+    with ScriptedProvider([text("An elephant.")]) as provider:
+        host = make_host(provider, plugins=["opener"])
+        host.new_session().run("What do you see?")
+        assert host.plugins.commands["read"].handler("") == [["What do you see?", "An elephant."]] * 4
+        mine = home / "elsewhere" / "state.db"
+        mine.parent.mkdir()
+        assert host.plugins.commands["own"].handler(str(mine)) == (1,)
+    with closing(sqlite3.connect(mine)) as opened:
+        assert opened.execute("SELECT name FROM sqlite_master").fetchall() == [("mine",)]

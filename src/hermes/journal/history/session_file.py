@@ -29,15 +29,18 @@ _TABLES = """
         cache_write_tokens INTEGER DEFAULT 0, reasoning_tokens INTEGER DEFAULT 0, cwd TEXT, git_branch TEXT,
         git_repo_root TEXT, billing_provider TEXT, billing_base_url TEXT, billing_mode TEXT, estimated_cost_usd REAL,
         actual_cost_usd REAL, cost_status TEXT, cost_source TEXT, pricing_version TEXT, title TEXT,
-        api_call_count INTEGER DEFAULT 0, profile_name TEXT, rewind_count INTEGER NOT NULL DEFAULT 0,
-        archived INTEGER NOT NULL DEFAULT 0, last_active REAL NOT NULL
+        api_call_count INTEGER DEFAULT 0, handoff_state TEXT, handoff_platform TEXT, handoff_error TEXT,
+        compression_failure_cooldown_until REAL, compression_failure_error TEXT,
+        compression_fallback_streak INTEGER NOT NULL DEFAULT 0, profile_name TEXT,
+        rewind_count INTEGER NOT NULL DEFAULT 0, archived INTEGER NOT NULL DEFAULT 0, last_active REAL NOT NULL
     );
     CREATE TABLE IF NOT EXISTS messages (
         id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
         role TEXT NOT NULL, content TEXT, tool_call_id TEXT, tool_calls TEXT, tool_name TEXT, effect_disposition TEXT,
         timestamp REAL NOT NULL, token_count INTEGER, finish_reason TEXT, reasoning TEXT, reasoning_content TEXT,
         reasoning_details TEXT, codex_reasoning_items TEXT, codex_message_items TEXT, platform_message_id TEXT,
-        observed INTEGER DEFAULT 0, active INTEGER NOT NULL DEFAULT 1, compacted INTEGER NOT NULL DEFAULT 0
+        api_content TEXT, observed INTEGER DEFAULT 0, active INTEGER NOT NULL DEFAULT 1,
+        compacted INTEGER NOT NULL DEFAULT 0
     );
     CREATE INDEX IF NOT EXISTS idx_messages_session ON messages (session_id, timestamp);
     CREATE VIRTUAL TABLE IF NOT EXISTS messages_fts USING fts5 (content);

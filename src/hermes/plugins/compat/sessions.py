@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 from hermes.journal.history.session_file import count_in_file, session_in_file
 from hermes.plugins.compat.agent.runtime import service
 from hermes.plugins.compat.names import Names, home_of
 from hermes.plugins.services import PluginHost
+
+
+class PluginSqlite(ModuleType):
+    """``sqlite3`` for a plugin: the real one, which opens the copy in place of the ``state.db`` of the home.
+
+    The journal has that name too, with other tables; plugins that read it themselves mean upstream's.
+    """
+
+    def __init__(self, host: PluginHost) -> None:
+        super().__init__("sqlite3")
+        self._host = host
+
+    def connect(self, database: Any, *args: Any, **options: Any) -> sqlite3.Connection:
+        """A connection to a file of the plugin, or to the copy of the sessions."""
+        text = os.fsdecode(cast("str | Path", database)) if hasattr(database, "__fspath__") else str(database)
+        prefix, query = "", ""
+        if text.startswith("file:"):
+            prefix, (text, _, query) = "file:", text.removeprefix("file:").partition("?")
+        if not text.endswith("state.db") or Path(text).absolute() != (home_of(self._host) / "state.db").absolute():
+            return sqlite3.connect(database, *args, **options)
+        return sqlite3.connect(f"{prefix}{service(self._host, 'session_file')()}?{query}".rstrip("?"), *args, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sqlite3, name)
 
 
 def state(host: PluginHost) -> Names:

@@ -118,7 +118,8 @@ NARROWER = {
     "hermes_cli.runtime_provider.resolve_runtime_provider": "without the key: only the host asks the model",
     "hermes_cli.setup": "choices are made with numbers instead of arrow keys; what would write raises",
     "hermes_cli.plugins.PluginManager": "its attributes are copies, for reading",
-    "hermes_state.DEFAULT_DB_PATH": "a copy with upstream's tables, without what has no counterpart here",
+    "hermes_state.DEFAULT_DB_PATH": "a copy with upstream's tables, without what has no counterpart here; a plugin "
+    "that opens `state.db` of the home with `sqlite3` gets it too",
     "hermes_state.SessionDB": "read-only, and the sessions of the caller that the running work belongs to",
     "providers.base.ProviderProfile": "the host makes the requests: methods that change or send them are not called",
     "run_agent.AIAgent": "a session of this host: `run_conversation`, `chat`, `interrupt`; the host chooses the model, "

@@ -90,6 +90,8 @@ def _import_for(host: PluginHost, own: str, is_guest: bool) -> Import:
         if root == "importlib" and not level and (name in ("importlib", "importlib.util") or not fromlist):
             builtins.__import__(name, globals, locals, fromlist, level)
             return importing.util if fromlist and name == "importlib.util" else importing
+        if root == "sqlite3" and not level:
+            return _sqlite_of(host)
         if level or root not in ROOTS or root == own:
             with _following(host, "" if level else root):
                 return builtins.__import__(name, globals, locals, fromlist, level)
@@ -98,6 +100,12 @@ def _import_for(host: PluginHost, own: str, is_guest: bool) -> Import:
 
     importing = PluginImportlib(host, own, plugin_import)
     return plugin_import
+
+
+def _sqlite_of(host: PluginHost) -> ModuleType:
+    from hermes.plugins.compat.sessions import PluginSqlite  # few plugins have a database
+
+    return host.compat_modules.get("sqlite3") or host.compat_modules.setdefault("sqlite3", PluginSqlite(host))
 
 
 def _host_module(host: PluginHost, name: str, caller: str, fromlist: Sequence[str]) -> ModuleType:
