@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hermes.policy import ALL_RULES
+from hermes.policy.files.code import GIT_FILES, HOME_FILES, LOGIN_FILES, PROJECT_FILES
+from hermes.policy.files.credentials import HOME_STORES, KEY_FILES, STORES
+from hermes.policy.files.git_keys import CODE_KEYS
 
 from .markdown import code, table
 
@@ -21,6 +26,39 @@ def modes() -> str:
         (code(mode.partition(" ")[0]) + mode[len(mode.partition(" ")[0]) :], *cells) for mode, cells in CELLS.items()
     ]
     return table(("mode", *COLUMNS), rows)
+
+
+def code_files() -> str:
+    """Files that run code: who runs them, which they are, and what the sandbox does about them."""
+    rows = [
+        (files.what, names(files.names), "read-only" if files.is_read_only else "changes are undone")
+        for files in PROJECT_FILES
+    ]
+    of_git = ("git, in the folder of each repository", names(GIT_FILES), "hooks read-only, else changes are undone")
+    of_home = [
+        ("shells and logins, in your home folder", names(LOGIN_FILES), "read-only"),
+        ("other programs, in your home folder", names(HOME_FILES), "read-only"),
+    ]
+    return table(("run by", "files", "in the sandbox"), [of_git, *rows, *of_home])
+
+
+def git_settings() -> str:
+    """The settings of git that run a program."""
+    return names(CODE_KEYS)
+
+
+def stores() -> str:
+    """Files with keys: where they count, and which they are."""
+    rows = [
+        ("your home folder, and any other", names(STORES)),
+        ("your home folder", names(HOME_STORES)),
+        ("any folder, for approvals and searches", names(KEY_FILES)),
+    ]
+    return table(("in", "files"), rows)
+
+
+def names(listed: Sequence[str]) -> str:
+    return ", ".join(map(code, listed))
 
 
 def figures() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -208,9 +209,12 @@ class _ChangeLister(Shell):
         return Findings()  # mentioned, not run
 
 
-def judge_write(path: str, *, hermes_home: Path | str) -> Finding | None:
-    """The finding for a write to a file with that absolute path, if any."""
-    return _finding(_path_context("/", None, hermes_home).sensitive_kind(path), path)
+def judge_write(path: str, *, hermes_home: Path | str, is_hook: Callable[[str], bool] | None = None) -> Finding | None:
+    """The finding for a write to a file with that absolute path, if any. ``is_hook`` says whether git runs the file."""
+    kind = _path_context("/", None, hermes_home).sensitive_kind(path)
+    if kind is None and is_hook is not None and is_hook(path):
+        kind = "write-autorun"
+    return _finding(kind, path)
 
 
 def judge_read(path: str, *, hermes_home: Path | str) -> Finding | None:

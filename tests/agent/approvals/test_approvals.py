@@ -299,13 +299,15 @@ def test_a_sensitive_file_is_asked_about(home: Path, workdir: Path) -> None:
     [
         (".ssh/id_ed25519", "read-credentials", 2),
         (".aws/credentials", "read-credentials", 2),
+        (".claude/.credentials.json", "read-credentials", 2),
+        (".cache/huggingface/token", "read-credentials", 2),
         (".env", "read-env-file", 1),
         (".env.example", "", 0),
         (".ssh/known_hosts", "", 0),
     ],
 )
 def test_reading_credentials_is_asked_about(home: Path, workdir: Path, name: str, rule: str, asked: int) -> None:
-    (workdir / name).parent.mkdir(exist_ok=True)
+    (workdir / name).parent.mkdir(exist_ok=True, parents=True)
     (workdir / name).write_text("content of the file\n")
     (workdir / "link").symlink_to(workdir / name)
     person = ScriptedResponder(says("once"), says("once"))

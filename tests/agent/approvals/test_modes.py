@@ -115,11 +115,30 @@ def test_a_question_about_an_edit_shows_a_diff(home: Path, workdir: Path) -> Non
     assert "-one" in person.requests[0].subject and "+ONE" in person.requests[0].subject
 
 
-@pytest.mark.parametrize("path", [".git/hooks/pre-commit", ".git/config", ".vscode/tasks.json", ".husky/pre-push"])
+@pytest.mark.parametrize(
+    "path",
+    [".git/hooks/pre-commit", ".git/config", ".vscode/tasks.json", ".husky/pre-push", "a/AGENTS.md", ".mcp.json"],
+)
 @pytest.mark.parametrize("mode", ["ask-risky", "accept-edits"])
 def test_files_that_run_code_are_asked_about(home: Path, workdir: Path, mode: str, path: str) -> None:
     found, person = outcome(home, workdir, mode, ("write_file", {"path": path, "content": "x"}))
     assert found == "asks" and person.requests[0].rules == ("write-autorun",)
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        "git config core.hooksPath tools",
+        "rm -rf .git/hooks && ln -s ../tools .git/hooks",
+        "touch tools/check && mkdir -p .git/hooks && ln -s ../../tools/check .git/hooks/pre-commit",
+    ],
+)
+def test_hooks_are_asked_about_wherever_git_finds_them(home: Path, workdir: Path, owner: str) -> None:
+    subprocess.run(["bash", "-c", f"git init -q && mkdir tools && {owner}"], cwd=workdir, check=True)
+    found, person = outcome(home, workdir, "accept-edits", ("write_file", {"path": "tools/check", "content": "x"}))
+    assert found == "asks" and person.requests[0].rules == ("write-autorun",)
+    found, _ = outcome(home, workdir, "accept-edits", ("write_file", {"path": "other/check", "content": "x"}))
+    assert found == "runs"
 
 
 def test_accepting_edits_does_not_accept_credentials(home: Path, workdir: Path) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.tools.files.guard import FileGuard, suspect_path
+from hermes.policy.files.credentials import HOME_STORES, KEY_FILES, STORES
+from hermes.policy.judge import judge_read, judge_write
+from hermes.tools.files.guard import FileGuard, may_be_credential, suspect_path
 
 
 @pytest.fixture
@@ -118,6 +120,18 @@ def test_paths_that_may_hold_credentials_are_found_through_links(tmp_path: Path)
         assert suspect_path(str(tmp_path / name)) == real
     assert suspect_path(str(tmp_path / "plain.txt")) is None
     assert suspect_path(str(tmp_path / "missing")) is None
+
+
+def test_every_file_with_keys_is_found_and_asked_about() -> None:
+    names = [*STORES, *HOME_STORES, *KEY_FILES]
+    for name in names:
+        path = "/home/me/" + name.replace("*", "x") + ("x" if name.endswith("/") else "")
+        assert may_be_credential(path), path
+        read, written = (judge(path, hermes_home="/home/me/.hermes") for judge in (judge_read, judge_write))
+        assert read is not None and read.rule == "read-credentials", path
+        assert written is not None and written.rule in ("write-credentials", "write-ssh"), path
+    assert not may_be_credential("/home/me/project/.npmrc.md")
+    assert judge_read("/home/me/project/.npmrc", hermes_home="/home/me/.hermes") is None
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,11 @@ def test_nothing_is_left_that_makes_such_a_file_later(make_rig: MakeRig, bubblew
         os.open(rig.workspace / "go", os.O_WRONLY | os.O_NONBLOCK)
 
 
+def test_more_files_than_one_look_takes(rig: SandboxRig) -> None:
+    rig.run("mkdir .vscode && cd .vscode && touch $(seq 2500) && touch tasks.json")
+    assert list((rig.workspace / ".vscode").iterdir()) == []
+
+
 def test_ordinary_work_is_left_alone(rig: SandboxRig) -> None:
     """Clones, worktrees and whole folders that move, with what the owner has in them."""
     rig.git("config", "core.hooksPath", ".husky")

@@ -226,7 +226,7 @@ class _Call(msgspec.Struct, frozen=True):
                 # What the tool itself will refuse is not worth a question.
                 refusal = refusal if self.declared.is_guarded else refused
                 continue
-            sensitive = judge_write(path, hermes_home=self.hermes_home)
+            sensitive = judge_write(path, hermes_home=self.hermes_home, is_hook=self.context.confinements.is_hook)
             if sensitive is not None:
                 found.append(sensitive)
             if place.is_outside(path):

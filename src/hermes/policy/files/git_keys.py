@@ -31,6 +31,8 @@ _PERMITS = tuple(
         "maintenance.*.schedule"
     ).split()
 )
+#: All of these; aliases and ``submodule.*.update`` depend on their values.
+CODE_KEYS = (*_COMMANDS, *_PLACES, *_PERMITS)
 _ALIAS = re.compile(r"alias\..+", re.DOTALL)
 _SUBMODULE_UPDATE = re.compile(r"submodule\..+\.update", re.DOTALL)
 

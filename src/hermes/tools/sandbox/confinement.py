@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hermes.tools.sandbox.proxy import ProxyNetwork
     from hermes.tools.sandbox.sandbox import PrivateFolder, Sandbox
     from hermes.tools.sandbox.undone import UndoneChange
+    from hermes.tools.sandbox.workspace.repositories import HooksFolders
     from hermes.tools.sandbox.workspace.tree import WorkspaceTree
 
 # The parts of the sandbox are imported where they are used: most runs at a prompt need none of them.
@@ -116,6 +117,7 @@ class Confinements:
         self._sandboxes: dict[_Wanted, Sandbox] = {}
         #: One for each workspace: who looks at it knows what all commands changed.
         self._trees: dict[str, WorkspaceTree] = {}
+        self._hooks: HooksFolders | None = None
         self._folders: dict[str, PrivateFolder] = {}
         self._proxy: ProxyNetwork | None = None
 
@@ -161,6 +163,14 @@ class Confinements:
             for sandbox in self._sandboxes.values():
                 sandbox.accept(change)
         return report
+
+    def is_hook(self, path: str) -> bool:
+        """Whether git runs a file as a hook, in a folder that a setting or a link names."""
+        from hermes.tools.sandbox.workspace.repositories import HooksFolders
+
+        with self._lock:
+            self._hooks = self._hooks or HooksFolders()
+            return self._hooks.has(path)
 
     def of_script(self, scope: Scope, workspace: Path) -> Confinement:
         """The confinement of a script of the model: it reads, and changes files and reaches the network only by tools.

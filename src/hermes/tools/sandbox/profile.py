@@ -7,13 +7,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from hermes.policy.files.code import HOME_FILES, LOGIN_FILES, PROJECT_FILES
 from hermes.policy.files.credentials import HOME_STORES, STORES
-from hermes.tools.sandbox.workspace.repositories import HooksFolders, git_folders, own_folder, working_trees
+from hermes.tools.sandbox.workspace.repositories import HooksFolders, git_folders, hooks_of, own_folder, working_trees
 from hermes.tools.sandbox.workspace.tree import WorkspaceTree, workspace_tree
 
 #: ``read-only``: no file can be written but in the private temporary folder. ``workspace``: the workspace is writable.
@@ -128,15 +127,6 @@ def _code_files(workspace: str, trees: Sequence[str], home: str) -> Iterator[str
         yield path
         if os.path.islink(path):
             yield os.path.realpath(path)
-
-
-def hooks_of(folder: str) -> Iterator[str]:
-    """A folder of hooks, and the files and folders elsewhere that links make a part of it."""
-    yield folder
-    if os.path.islink(folder):
-        yield os.path.realpath(folder)
-    with suppress(OSError), os.scandir(folder) as entries:
-        yield from (os.path.realpath(entry.path) for entry in entries if entry.is_symlink())
 
 
 #: Folders of a home folder that hold more than programs.

@@ -17,16 +17,19 @@ from dataclasses import dataclass, field
 from hermes.policy.files.code import GIT_FILES, first_parts
 from hermes.tools.files.guard import is_settled
 from hermes.tools.sandbox.git_config import CodeKeys, code_keys, restore_keys
-from hermes.tools.sandbox.profile import SandboxProfile, hooks_of, is_inside
+from hermes.tools.sandbox.profile import SandboxProfile, is_inside
 from hermes.tools.sandbox.undone import UndoneChange, write_state
-from hermes.tools.sandbox.workspace.repositories import HooksFolders, is_worktree, read_regular, used_folders
+from hermes.tools.sandbox.workspace.repositories import HooksFolders, hooks_of, is_worktree, read_regular, used_folders
 from hermes.tools.sandbox.workspace.tree import WorkspaceTree, workspace_tree
 
-#: A larger file is reported when it changes, and cannot be put back.
+#: A larger file is reported when it changes, and cannot be put back; the same for more than that in all.
 _MOST_BYTES = 4_194_304
+_MOST_BYTES_OF_ALL = 67_108_864
 _RUNS_CODE = "which runs code by itself"
 #: Files that are looked at in one folder.
 _MOST_FILES = 2_000
+#: Another command may make more of them all the time.
+_MOST_LOOKS = 100
 
 _Id = tuple[int, int]
 
@@ -49,6 +52,8 @@ class _Snapshot:
     configurations: dict[str, _FileState] = field(default_factory=dict[str, _FileState])
     #: Files and folders that were looked at, with the folder that each belongs to.
     places: dict[str, str] = field(default_factory=dict[str, str])
+    #: How much more content may be kept.
+    room: int = _MOST_BYTES_OF_ALL
 
 
 class AutoRunWatch:
@@ -83,12 +88,17 @@ class AutoRunWatch:
         """Undo what changed since the start."""
         with self._lock:
             self._running -= 1
+            undone: dict[str, UndoneChange] = {}
             after = self._look(self._before.places)
-            reports = [*self._undo_files(after), *self._undo_configurations(after)]
-            if reports:
-                after = self._look()
+            for _ in range(_MOST_LOOKS):
+                changes = [*self._undo_files(after), *self._undo_configurations(after)]
+                # There may be more files than one look takes, and some that cannot be put back.
+                if all(change.path in undone for change in changes):
+                    break
+                undone = {**{change.path: change for change in changes}, **undone}
+                after = self._look(self._before.places)
             self._before = after
-            return reports
+            return list(undone.values())
 
     def accept(self, change: UndoneChange) -> None:
         """A change was approved and made after all: a command that still runs is not the one that made it."""
@@ -121,7 +131,7 @@ class AutoRunWatch:
                 seen.places.update((os.path.join(folder, name), folder) for name in self._names[first])
         for place, owner in seen.places.items():
             for path in _files_of(place):
-                if (state := self._state(path, owner)) is not None:
+                if (state := self._state(path, owner, seen)) is not None:
                     seen.files[path] = state
         return seen
 
@@ -134,25 +144,28 @@ class AutoRunWatch:
         for name in GIT_FILES:
             path = os.path.join(folder, name)
             if name.startswith("config"):
-                if (state := self._state(path, owner)) is not None:
+                if (state := self._state(path, owner, seen)) is not None:
                     seen.configurations[path] = state
             elif not name.endswith("/") and not (name == "commondir" and is_worktree(folder)):
                 seen.places[path] = owner
 
-    def _state(self, path: str, owner: str = "") -> _FileState | None:
+    def _state(self, path: str, owner: str = "", seen: _Snapshot | None = None) -> _FileState | None:
         """A file as it is now. One that has not changed is not read again."""
+        seen = seen or _Snapshot()
         try:
             found = os.lstat(path)
             folder = os.stat(owner) if owner else found
             stamp = (found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size)
             known = self._before.files.get(path) or self._before.configurations.get(path)
             if known is not None and known.stamp == stamp and is_settled(found.st_ctime_ns):
+                seen.room -= len(known.content or b"")
                 return known
             content = None
             if stat.S_ISLNK(found.st_mode):
                 content = os.fsencode(os.readlink(path))
-            elif stat.S_ISREG(found.st_mode) and found.st_size <= _MOST_BYTES:
+            elif stat.S_ISREG(found.st_mode) and found.st_size <= min(_MOST_BYTES, seen.room):
                 content = read_regular(path, _MOST_BYTES)
+                seen.room -= found.st_size
         except OSError:
             return None
         return _FileState(stamp, found.st_mode, content, (folder.st_dev, folder.st_ino))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from hermes.tools.sandbox.workspace.tree import WorkspaceTree, is_git_folder
 
@@ -103,6 +104,24 @@ class HooksFolders:
         if known is None or known[0] != contents:
             known = self._known[own] = contents, _asked(own, tree) or f"{common}/hooks"
         return known[1]
+
+    def has(self, path: str) -> bool:
+        """Whether a file is a hook of the repository around it. The path is absolute and resolved."""
+        for tree in _around(os.path.dirname(path)):
+            own = own_folder(tree)
+            for place in () if own is None else hooks_of(self.of(own, tree)):
+                if path == place or path.startswith(f"{place}/"):
+                    return True
+        return False
+
+
+def hooks_of(folder: str) -> Iterator[str]:
+    """A folder of hooks, and the files and folders elsewhere that links make a part of it."""
+    yield folder
+    if os.path.islink(folder):
+        yield os.path.realpath(folder)
+    with suppress(OSError), os.scandir(folder) as entries:
+        yield from (os.path.realpath(entry.path) for entry in entries if entry.is_symlink())
 
 
 def _user_configurations() -> list[str]:
