@@ -73,7 +73,8 @@ def _install(distribution: Distribution, unpacked: Path, home: Path) -> list[str
         # What the folder becomes is up to a program of the distribution.
         for program in installers(unpacked):
             _run_installer(program)
-        return sorted(one.name for one in (home / "plugins").glob("*") if one.is_dir()) or [found[0].name]
+        if put := sorted(one.name for one in (home / "plugins").glob("*") if one.is_dir()):
+            return put
     for folder in found:
         manifest = manifest_of(folder)
         name = str(manifest.get("name") or (folder.name if folder != unpacked else distribution.name))

@@ -44,6 +44,8 @@ _PACKAGE = re.compile(
 _HOST = re.compile(
     rf"\b(?:{'|'.join(sorted(ROOTS))})\.[a-z_]+|PluginContext|this host|Unknown tool|HERMES_", re.IGNORECASE
 )
+#: The methods of ``ctx`` take what upstream's take, and more.
+_OTHER_CALL = re.compile(r"PluginContext\.\w+\(\) (missing|got an unexpected)")
 _OF_CODE = re.compile(r"(AttributeError|TypeError|ImportError|NotImplementedError)")
 
 
@@ -86,7 +88,9 @@ def _of_troubles(trial: dict[str, Any]) -> Verdict | None:
         for verdict in found:
             if verdict.column == column:
                 return verdict
-    return Verdict(NETWORK, ", ".join(trial["refused"])) if trial["refused"] else None
+    # Some ask for a newer version of themselves, or report to someone, and work without an answer.
+    has_answered = any(not is_refusal(one) for one in trial["outcomes"])
+    return Verdict(NETWORK, ", ".join(trial["refused"])) if trial["refused"] and not has_answered else None
 
 
 def is_refusal(outcome: str) -> bool:
@@ -97,6 +101,10 @@ def is_refusal(outcome: str) -> bool:
 
 def _of_problems(plugins: list[dict[str, Any]]) -> Verdict | None:
     for text in (text for one in plugins for text in one["problems"]):
+        if "is not called" in text:
+            return Verdict(OURS, text)
+        if "needs an instance of" in text:
+            return Verdict(BROKEN, text)  # upstream's class is there to be extended
         hook = _NO_HOOK.search(text)
         # A hook that upstream does not have either is one that never fires there.
         if hook is None or hook[1].startswith(_HOOKS_OF_UPSTREAM):
@@ -142,6 +150,8 @@ def _of_error(text: str) -> Verdict:
         return Verdict(OURS if is_ours else PACKAGE, f"{absent[2]}.{absent[1]}")
     if _PACKAGE.search(text):
         return Verdict(PACKAGE, text)
+    if _OTHER_CALL.search(text):
+        return Verdict(BROKEN, text)
     if (_OF_CODE.search(text) or "Unknown tool" in text) and _HOST.search(text):
         return Verdict(OURS, text)
     return Verdict(NETWORK if _OUTSIDE.search(text) else BROKEN, text)

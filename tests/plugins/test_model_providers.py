@@ -216,3 +216,12 @@ def test_a_useless_registration_is_a_problem_on_record(home: Path, workdir: Path
         assert odd.problems == [
             "register_model_provider needs a ProviderProfile or a mapping of its fields, got str; it is ignored"
         ]
+
+
+def test_a_client_of_a_plugin_is_not_used_and_the_user_is_told(home: Path, workdir: Path) -> None:
+    own = ON_IMPORT.replace("    name =", "    create_client = lambda self, **options: None\n    name =")
+    write_plugin(home, "acme", own.format(url="https://acme.example/v1"), KIND.format(name="acme"))
+    with host_for(home, workdir, model=ModelConfig(provider="acme")) as host:
+        [problem] = host.plugins.plugins["acme"].problems
+        assert "its create_client is not called" in problem
+        assert any("create_client" in notice for notice in host.notices)
