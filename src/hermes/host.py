@@ -463,6 +463,7 @@ class Host:
             extra=self.options.plugins,
             objects=self.options.plugin_objects,
             use_enabled=self.options.use_enabled_plugins,
+            is_gateway=self.options.platform == "gateway",
             selected=[
                 self.config.memory.provider.strip(),
                 self.config.cron.provider.strip(),

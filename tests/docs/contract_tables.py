@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import hermes
+from hermes.contract.gateway_events import GATEWAY_EVENTS
 from hermes.contract.hooks import HOOKS, PAIRS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.hooks.sinks import SINK_HOOKS
@@ -30,6 +31,12 @@ def pairs() -> str:
     """Which start is closed by which end."""
     rows = [(code(pair.start), alternatives(pair.ends), ", ".join(map(code, pair.key))) for pair in PAIRS]
     return table(("start", "closed by exactly one", "both carry"), rows)
+
+
+def gateway_events() -> str:
+    """What gateway hooks are told."""
+    rows = [(code(name), one.when, ", ".join(map(code, one.context))) for name, one in GATEWAY_EVENTS.items()]
+    return table(("event", "when", "context"), rows)
 
 
 def events() -> str:

@@ -51,6 +51,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "ctx": plugin_tables.members,
     "ctx waiting": plugin_tables.waiting,
     "capabilities": plugin_tables.capabilities,
+    "gateway events": contract_tables.gateway_events,
     "compatibility names": plugin_tables.compatibility_names,
     "conformance rules": testing_tables.conformance_rules,
     "host checks": testing_tables.host_checks,

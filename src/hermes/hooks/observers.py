@@ -14,6 +14,7 @@ from hermes.contract.hooks import HOOKS, OBSERVER_SCHEMA
 from hermes.hooks.answers import plain
 from hermes.hooks.callback import FAILED, LATE, Callback
 from hermes.hooks.copies import isolate, same
+from hermes.hooks.prepared import PreparedCallback
 from hermes.hooks.queue import BackgroundQueue, Overflow
 from hermes.hooks.sinks import SinkCallback
 from hermes.hooks.threads.runner import CallbackRunner
@@ -62,8 +63,18 @@ class Subscriber(Callback):
         """Call with these fields, which are the callback's own copies; its answer, or ``FAILED`` or ``LATE``."""
         if self.queue is None:
             return self._deliver(given, session)
-        self.deliver_later(lambda: given)
+        prepared = self._prepared(given) if isinstance(self.function, PreparedCallback) else given
+        if prepared is not None:
+            self.deliver_later(lambda: prepared)
         return None
+
+    def _prepared(self, given: dict[str, Any]) -> dict[str, Any] | None:
+        assert isinstance(self.function, PreparedCallback)
+        try:
+            return self.function.prepare(given)
+        except Exception as error:
+            self.blame(error, "the event is dropped")
+            return None
 
     def deliver_later(self, take: Callable[[], dict[str, Any]]) -> bool:
         """Call behind the turn, with the fields that ``take`` gives by then. False when the event is dropped."""

@@ -12,11 +12,20 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 
 from hermes.base.errors import PluginError, did_you_mean
+from hermes.contract.gateway_events import GATEWAY_EVENTS, gateway_event
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.contract.plugin import CAPABILITIES
 from hermes.plugins.loading.discovery import manifest_in
-from hermes.plugins.loading.manifest import FILE_NAMES, KINDS, PluginManifest, read_fields
+from hermes.plugins.loading.manifest import (
+    FILE_NAMES,
+    HOOK_FILE,
+    KINDS,
+    PORTABLE_FILE,
+    PluginManifest,
+    read_fields,
+    read_manifest,
+)
 from hermes.plugins.loading.portable import format_problem
 from hermes.plugins.loading.registration import OFFERED_CLASSES
 from hermes.plugins.loading.requirements import check_requirement, unmet_contract
@@ -117,14 +126,27 @@ def check_manifest(folder: Path) -> Iterator[PluginFinding]:
     except (OSError, ValueError) as error:
         yield PluginFinding("error", "manifest-unreadable", str(error), str(file))
         return
-    if file.name == FILE_NAMES[-1]:
+    if file.name == PORTABLE_FILE:
         problem = format_problem(fields)
         if problem:
             yield PluginFinding("error", "manifest-format", problem, str(file))
         return
+    if file.name == HOOK_FILE:
+        yield from _check_gateway_hook(file)
+        return
     text = file.read_text("utf-8", "replace")
     for severity, rule, field, problem in _problems(fields):
         yield PluginFinding(severity, rule, problem, str(file), _line_of(text, field))
+
+
+def _check_gateway_hook(file: Path) -> Iterator[PluginFinding]:
+    manifest = read_manifest(file, "user")
+    if manifest.problem:
+        yield PluginFinding("error", "manifest-field", manifest.problem.removeprefix(f"{file}: "), str(file))
+    for name in manifest.events:
+        if gateway_event(name) is None:
+            hint = did_you_mean(name, GATEWAY_EVENTS)
+            yield PluginFinding("warning", "hook-name", f"there is no gateway event {name!r}{hint}", str(file))
 
 
 _HOOKS_LISTED = "'hermes hooks spec' lists them"
@@ -235,13 +257,14 @@ def _line_of(text: str, field: str) -> int:
 
 def check_folder_code(folder: Path) -> Iterator[PluginFinding]:
     """What is wrong with the code of a plugin in a folder."""
-    start = folder / "__init__.py"
     file = manifest_in(folder)
-    if file is not None and file.name == FILE_NAMES[-1]:
+    if file is not None and file.name == PORTABLE_FILE:
         return  # a portable package has no code
+    is_hook = file is not None and file.name == HOOK_FILE
+    start = folder / ("handler.py" if is_hook else "__init__.py")
     if not start.is_file():
-        yield PluginFinding("error", "register", "there is no __init__.py, so there is nothing to load", str(folder))
-    yield from _check_files(python_files(folder), start)
+        yield PluginFinding("error", "register", f"there is no {start.name}, so there is nothing to load", str(folder))
+    yield from _check_files(python_files(folder), start, "handle(event_type, context)" if is_hook else _REGISTER)
 
 
 def check_entry_point(value: str) -> Iterator[PluginFinding]:
@@ -283,7 +306,11 @@ def python_files(folder: Path) -> list[Path]:
     return found[:_MAX_FILES]
 
 
-def _check_files(files: list[Path], start: Path | None) -> Iterator[PluginFinding]:
+#: How the function that a plugin must have is called.
+_REGISTER = "register(ctx)"
+
+
+def _check_files(files: list[Path], start: Path | None, call: str = _REGISTER) -> Iterator[PluginFinding]:
     for file in files:
         tree = _parse(file)
         if isinstance(tree, PluginFinding):
@@ -291,7 +318,7 @@ def _check_files(files: list[Path], start: Path | None) -> Iterator[PluginFindin
             continue
         yield from _check_names(tree, file)
         if file == start:
-            yield from _check_register(tree, file)
+            yield from _check_register(tree, file, call)
 
 
 def _parse(file: Path) -> ast.Module | PluginFinding:
@@ -311,19 +338,20 @@ def _parse(file: Path) -> ast.Module | PluginFinding:
         return PluginFinding("error", "syntax", f"cannot be read: {error.strerror}", str(file))
 
 
-def _check_register(tree: ast.Module, file: Path) -> Iterator[PluginFinding]:
+def _check_register(tree: ast.Module, file: Path, call: str) -> Iterator[PluginFinding]:
+    name, wanted = call.partition("(")[0], call.count(",") + 1
     if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in tree.body):
         return  # it may come from there
     for node in _top_level(tree.body):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == "register":
-            positional = [*node.args.posonlyargs, *node.args.args]
-            if not positional and not node.args.vararg:
-                text = "register takes no argument; it is called as register(ctx)"
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            taken = len(node.args.posonlyargs) + len(node.args.args)
+            if taken < wanted and not node.args.vararg:
+                text = f"{name} takes {taken or 'no'} argument; it is called as {call}"
                 yield PluginFinding("error", "register", text, str(file), node.lineno)
             return
-        if "register" in _bound_names(node) or _is_provider(node):
+        if name in _bound_names(node) or _is_provider(node):
             return
-    yield PluginFinding("error", "register", "it has no register(ctx) function", str(file))
+    yield PluginFinding("error", "register", f"it has no {call} function", str(file))
 
 
 def _is_provider(node: ast.stmt) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -151,6 +151,8 @@ class PluginSet:
         self.plugins: dict[str, LoadedPlugin] = {}
         #: The gateway that runs on the host of these plugins, for those that ask for it.
         self.gateway: object | None = None
+        #: Called with the names of its platforms once it has started.
+        self.gateway_starts: list[Callable[[Sequence[str]], None]] = []
 
     def __iter__(self) -> Iterator[LoadedPlugin]:
         return iter(self.plugins.values())

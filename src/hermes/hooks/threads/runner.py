@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from threading import get_ident
 from typing import Any, cast
@@ -95,6 +95,16 @@ class CallbackRunner:
         context.run(current_call.set, call)
         value, error = context.run(self.loop.outcome, awaitable, label, call)
         return value, CallLate(str(error)) if call.given_up and isinstance(error, TimeoutError) else error
+
+    def call(
+        self, function: Callable[..., Any], given: dict[str, Any], plugin: str, seconds: float, label: str
+    ) -> CallOutcome:
+        """Make one call of a plugin's code that is no callback, and await what it returns."""
+        call = TimedCall(plugin, seconds)
+        value, error = self.run(function, given, call, "")
+        if error is None and isinstance(value, Awaitable):
+            return self.wait_for(value, call, f"{label} of plugin {plugin!r}")
+        return value, error
 
     def load(self, work: Callable[[], Any], plugin: str) -> CallOutcome:
         """Run a step of loading a plugin within its limit, on a thread of its own."""

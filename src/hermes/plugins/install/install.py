@@ -201,7 +201,7 @@ def _own_folder(home: Path, manifest: PluginManifest) -> Path:
     """The plugin's folder, when it is one that these commands may change."""
     if manifest.source == "bundled":
         raise PluginError(f"plugin {manifest.key!r} comes with hermes; 'hermes plugins disable' switches it off")
-    if manifest.path is None or not manifest.path.is_relative_to(home / "plugins"):
+    if manifest.path is None or not any(manifest.path.is_relative_to(home / name) for name in ("plugins", "hooks")):
         raise PluginError(f"plugin {manifest.key!r} belongs to a project ({manifest.path}); change it there")
     return manifest.path
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes.base.errors import PluginError, did_you_mean
-from hermes.plugins.loading.manifest import FILE_NAMES, PluginManifest, Source, read_manifest
+from hermes.plugins.loading.manifest import FILE_NAMES, HOOK_FILE, PluginManifest, Source, read_manifest
 
 log = logging.getLogger("hermes.plugins")
 
@@ -57,6 +57,9 @@ def discover(home: Path, cwd: Path) -> dict[str, PluginManifest]:
     for source, folder in plugin_folders(home, cwd):
         for file in manifest_files(folder):
             _add(found, read_manifest(file.path, source, file.category))
+    for folder in _subfolders(home / "hooks"):  # beside the scripts of hook commands
+        if _answers(Path.is_file, file := folder / HOOK_FILE):
+            _add(found, read_manifest(file, "user", "hooks"))
     placed = {key: one for key, one in found.items() if one.source != "bundled"}
     memories = {name for key, one in placed.items() for name in (one.name, key.rpartition("/")[2])}
     for point in installed_entry_points(home):

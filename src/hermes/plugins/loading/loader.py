@@ -34,6 +34,7 @@ def load_plugins(
     objects: Sequence[object] = (),
     use_enabled: bool = True,
     selected: Sequence[str] = (),
+    is_gateway: bool = False,
     cwd: Path,
     reserved_commands: frozenset[str] | None = None,
 ) -> PluginSet:
@@ -68,7 +69,9 @@ def load_plugins(
                 decision = decide(manifest, enabled, plugins_config.disabled, explicit=chosen)
                 record = LoadedPlugin(manifest, missing_env=manifest.missing_env(os.environ))
                 plugins.plugins[key] = record
-                if decision == "load":
+                if decision == "load" and manifest.events and not (is_gateway or chosen):
+                    record.status = "waiting"  # for the gateway, which is another process
+                elif decision == "load":
                     load_one(record, host)
                 else:
                     record.status = decision

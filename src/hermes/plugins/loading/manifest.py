@@ -13,8 +13,9 @@ Kind = Literal["standalone", "backend", "exclusive", "platform", "model-provider
 Source = Literal["bundled", "user", "project", "entrypoint", "program"]
 
 KINDS: tuple[str, ...] = get_args(Kind)
-#: The last one is a portable package, see ``portable.py``.
-FILE_NAMES = ("plugin.yaml", "plugin.yml", "plugin.json")
+#: A portable package, see ``portable.py``, and a gateway hook, see ``gateway_hook.py``.
+PORTABLE_FILE, HOOK_FILE = "plugin.json", "HOOK.yaml"
+FILE_NAMES = ("plugin.yaml", "plugin.yml", PORTABLE_FILE, HOOK_FILE)
 
 _MAX_BYTES = 256 * 1024
 #: How much of ``__init__.py`` is read when the manifest does not say what kind of plugin it is.
@@ -45,6 +46,8 @@ class PluginManifest(Struct, frozen=True):
     config_schema: dict[str, Any] = {}
     #: Whether it is a package of skills and MCP servers without code.
     is_portable: bool = False
+    #: Of a gateway hook: the events that its handler is told.
+    events: tuple[str, ...] = ()
     source: Source = "user"
     #: The plugin's folder; ``None`` for an entry point.
     path: Path | None = None
@@ -54,6 +57,11 @@ class PluginManifest(Struct, frozen=True):
     problem: str = ""
     #: What is odd about it without being in the way.
     remarks: tuple[str, ...] = ()
+
+    @property
+    def code(self) -> str:
+        """The file of its folder that is imported."""
+        return "handler.py" if self.events else "__init__.py"
 
     def answers_to(self, name: str) -> bool:
         """Whether ``name`` is the plugin's key or its name."""
@@ -87,8 +95,10 @@ def read_manifest(file: Path, source: Source, category: str = "") -> PluginManif
     except (OSError, ValueError) as error:
         problem = f"{file}: {error}"
         return PluginManifest(folder.name, nested_key or folder.name, source=source, path=folder, problem=problem)
-    if file.name == FILE_NAMES[-1]:
+    if file.name == PORTABLE_FILE:
         return _portable(fields, file, source, nested_key)
+    if file.name == HOOK_FILE:
+        return _gateway_hook(fields, file, source, nested_key)
     remarks: list[str] = []
     name = _text_field(fields, "name", remarks) or folder.name
     return PluginManifest(
@@ -129,6 +139,28 @@ def _portable(fields: dict[str, Any], file: Path, source: Source, nested_key: st
         source=source,
         path=folder,
         problem=problem and f"{file}: {problem}",
+        remarks=tuple(remarks),
+    )
+
+
+def _gateway_hook(fields: dict[str, Any], file: Path, source: Source, nested_key: str) -> PluginManifest:
+    from hermes.contract.gateway_events import gateway_event
+
+    folder, remarks = file.parent, list[str]()
+    name = _text_field(fields, "name", remarks) or folder.name
+    events = tuple(str(item) for item in _items(fields, "events", remarks))
+    known = [event for event in map(gateway_event, events) if event is not None]
+    return PluginManifest(
+        name=name,
+        key=nested_key or name,
+        version=_text_field(fields, "version", remarks),
+        description=_text_field(fields, "description", remarks),
+        author=_text_field(fields, "author", remarks),
+        provides_hooks=tuple(dict.fromkeys(hook for event in known for hook in event.hooks)),
+        events=events,
+        source=source,
+        path=folder,
+        problem="" if events else f"{file}: it has no events; a list such as [agent:start, agent:end] is expected",
         remarks=tuple(remarks),
     )
 

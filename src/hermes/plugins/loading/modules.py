@@ -54,9 +54,9 @@ def _import_folder(manifest: PluginManifest, host: PluginHost) -> ModuleType:
     from importlib import util
 
     assert manifest.path is not None
-    start = manifest.path / "__init__.py"
+    start = manifest.path / manifest.code
     if not start.is_file():
-        raise PluginError(f"{manifest.path} has no __init__.py, so there is nothing to load")
+        raise PluginError(f"{manifest.path} has no {manifest.code}, so there is nothing to load")
     if PARENT not in sys.modules:
         parent = ModuleType(PARENT, "The plugins that are loaded.")
         parent.__path__ = []

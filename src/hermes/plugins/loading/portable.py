@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from hermes.plugins.loading.manifest import PluginManifest
     from hermes.plugins.services import PluginHost
 
-FILE_NAME = "plugin.json"
 SCHEMA = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json"
 
 _PLACES = re.compile(r"\$\{(PLUGIN_ROOT|PLUGIN_DATA)\}")

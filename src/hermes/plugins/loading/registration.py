@@ -35,6 +35,10 @@ def import_register(manifest: PluginManifest, host: PluginHost) -> Register:
         if missing := missing_of(manifest):
             raise PluginError(f"{describe(error)}; {missing}") from error
         raise
+    if manifest.events:
+        from hermes.plugins.loading.gateway_hook import gateway_hook_register
+
+        return gateway_hook_register(found, manifest, host)
     register = getattr(found, "register", None)
     if register is None and (manifest.kind == "model-provider" or _has_offered(manifest, host)):
         return _registered_already

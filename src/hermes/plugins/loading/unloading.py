@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from hermes.hooks.callback import describe, is_awaitable
+from hermes.hooks.callback import describe
 from hermes.hooks.threads.runner import CallbackRunner
-from hermes.hooks.threads.timed_call import TimedCall
 from hermes.plugins.registry import LoadedPlugin
 
 log = logging.getLogger("hermes.plugins")
@@ -19,9 +18,7 @@ def unload(plugin: LoadedPlugin, runner: CallbackRunner) -> None:
     """Run a plugin's clean-up functions, the last one first, each once. One that fails does not keep others from it."""
     key = plugin.manifest.key
     while plugin.clean_ups:
-        call = TimedCall(key, min(runner.limits.hook_seconds(key), _SECONDS))
-        value, error = runner.run(plugin.clean_ups.pop(), {}, call, "")
-        if error is None and is_awaitable(value):
-            _, error = runner.wait_for(value, call, f"on_unload of plugin {key!r}")
+        seconds = min(runner.limits.hook_seconds(key), _SECONDS)
+        _, error = runner.call(plugin.clean_ups.pop(), {}, key, seconds, "on_unload")
         if error is not None:
             log.warning("plugin %r: its on_unload failed: %s", key, describe(error))

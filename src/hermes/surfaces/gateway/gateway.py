@@ -159,6 +159,8 @@ class Gateway:
         for service in self._services:
             self.spawn(service.run(self))
         self.status_changed()
+        for tell in self.host.plugins.gateway_starts:
+            tell(self.platforms)
         if started is not None:
             started()
         try:

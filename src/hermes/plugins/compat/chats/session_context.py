@@ -80,15 +80,13 @@ def _of_turn(host: PluginHost, name: str) -> str | None:
     }
     if name in known:
         return known[name]
-    row = _chat_of(host, scope.session_id)
+    row = chat_of(host, scope.session_id)
     if name == "HERMES_SESSION_KEY":
         return scope.session_id if row is None else row.key
     return "" if row is None else str(getattr(row.read_source(), _OF_CHAT[name]) or "")
 
 
-def _chat_of(host: PluginHost, session_id: str) -> Any:
+def chat_of(host: PluginHost, session_id: str) -> Any:
     """The conversation of the gateway that a session belongs to, if any."""
     gateway: Any = host.plugins.gateway
-    if gateway is None:
-        return None
-    return next((row for row in gateway.inbox.chats() if row.session_id == session_id), None)
+    return None if gateway is None else gateway.inbox.chat_of(session_id)

@@ -181,6 +181,10 @@ class Inbox:
         """The conversation of that key, if there was one."""
         return next(iter(self._chats("WHERE key = ?", key)), None)
 
+    def chat_of(self, session_id: str) -> ChatRow | None:
+        """The conversation that has this session, if one does."""
+        return next(iter(self._chats("WHERE session_id = ?", session_id)), None)
+
     def chats(self) -> list[ChatRow]:
         """All conversations, the one used last first."""
         return self._chats("ORDER BY last_at DESC")
