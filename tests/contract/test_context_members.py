@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hermes.contract import llm as contract
-from hermes.contract.context_members import CONTEXT_METHODS, CONTEXT_PROPERTIES
+from hermes.contract.plugin import CONTEXT_METHODS, CONTEXT_PROPERTIES
 from hermes.host import Host
 from hermes.plugins.compat.bases import base_of
 from hermes.plugins.context import PluginContext

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from hermes.contract.context_members import CONTEXT_METHODS, CONTEXT_PROPERTIES
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
+from hermes.contract.plugin import CONTEXT_METHODS, CONTEXT_PROPERTIES
 from hermes.testing.hosts import probe
 from hermes.testing.hosts.breaches import RecordedEvent
 from hermes.testing.scripted.replies import ScriptedCall, ScriptedReply, failure, text, tool_call, tool_calls
