@@ -49,8 +49,8 @@ class Call:
     #: The words after the program.
     args: list[str] = field(init=False)
     _options: ParsedOptions | None = None
-    #: The kinds of sensitive files it writes; see ``rules.targets``.
-    written_kinds: frozenset[str] | None = None
+    #: The files it writes by its arguments; see ``rules.targets``.
+    written: list[str] | None = None
 
     def __post_init__(self) -> None:
         self.program = base_name(self.words[0]) if self.words else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from hermes.policy.budget import StepBudget, TooComplex
@@ -87,7 +86,7 @@ def _judge(
     harmless = True
     for text in readings(command[: 2 * LONGEST]):
         try:
-            harmless = analyse(text, replace(paths), findings, stdin, scripts, budget) and harmless
+            harmless = analyse(text, paths.copy(), findings, stdin, scripts, budget) and harmless
         except Exception:  # a bug in the analysis must neither allow a command nor end a turn
             findings.add("unreadable", text)
     return harmless
@@ -145,7 +144,7 @@ def commands_in(command: str, *, cwd: Path | str) -> list[str]:
     found: list[str] = []
     budget = StepBudget()
     for text in readings(command):
-        shell = _CommandLister(ShellState(replace(paths), starting_variables(paths)), found, budget)
+        shell = _CommandLister(ShellState(paths.copy(), starting_variables(paths)), found, budget)
         try:
             shell.read(text[:LONGEST])
         except (TooComplex, RecursionError):
@@ -178,7 +177,7 @@ def changes_in(command: str, *, cwd: Path | str) -> tuple[Finding, ...]:
     found: dict[str, Finding] = {}
     budget = StepBudget()
     for text in readings(command):
-        shell = _ChangeLister(ShellState(replace(paths), starting_variables(paths)), found, budget)
+        shell = _ChangeLister(ShellState(paths.copy(), starting_variables(paths)), found, budget)
         try:
             shell.read(text[:LONGEST])
         except (TooComplex, RecursionError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
@@ -12,7 +13,7 @@ from typing import NamedTuple
 from hermes.policy.files.code import GIT_FILES, GIT_MARK, HOME_FILES, LOGIN_FILES, PROJECT_FILES
 from hermes.policy.files.credentials import HOME_STORES, KEY_FILES, OF_MACHINE, OPEN_FILES, STORES
 from hermes.policy.files.patterns import pattern_of
-from hermes.policy.places import NOWHERE, Place, is_within
+from hermes.policy.places import NOWHERE, Place
 from hermes.policy.shell.marks import UNKNOWN, is_known
 from hermes.policy.shell.words import names
 
@@ -33,6 +34,9 @@ _PROCESS_ROOT = re.compile(r"/proc/(?:self|thread-self|\d+)/(?:task/[^/]+/)?root
 _PROCESS_CWD = re.compile(r"/proc/(?:self|thread-self)/cwd(?=/|$)")
 _GLOB = re.compile(r"[*?\[]")
 
+#: After more moves than this in a command line, nothing counts as made by it.
+_MOST_MOVES = 64
+_LONGEST_PATH = 4_096
 _TEMPORARY = re.compile(r"(?:/private)?(?:/var)?/tmp/[^/*?\[]+")
 #: Folders and files that a build, a test run or an installation makes again.
 _BUILD_OUTPUT = re.compile(
@@ -124,11 +128,33 @@ class PathContext:
     #: Symbolic links that this command line made: path -> target.
     links: dict[str, str] = field(default_factory=dict[str, str])
     place: Place = NOWHERE
+    #: Absolute paths, by folder and path: the rules look at each path several times.
+    resolved: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+
+    def copy(self) -> PathContext:
+        """One for a subshell: its changes of the working folder do not affect this one."""
+        return PathContext(
+            self.cwd,
+            self.home,
+            self.hermes_home,
+            self.workspace,
+            self.made,
+            self.moved,
+            self.links,
+            self.place,
+            self.resolved,
+        )
 
     def resolve(self, path: str) -> str:
         """The absolute path, without ``.``, ``..``, double slashes and aliases of the root."""
+        whole = self.resolved.get((self.cwd, path))
+        if whole is None:
+            whole = self.resolved[self.cwd, path] = self._resolve(path)
+        return whole
+
+    def _resolve(self, path: str) -> str:
         path = self._expand_tilde(path).replace("\\", "/")
-        if not path.startswith("/") and not _DRIVE.match(path.lower()):
+        if not path.startswith("/") and not (path[1:2] == ":" and _DRIVE.match(path.lower())):
             path = join(self.cwd or UNKNOWN, path)
         path = normpath(path)
         if path.startswith("//"):
@@ -174,6 +200,8 @@ class PathContext:
         if not path or not is_known(path):
             return False
         whole = self.resolve(path)
+        if len(self.moved) > _MOST_MOVES:
+            return False
         if any(f"{target}/".startswith(f"{whole}/") or whole.startswith(f"{target}/") for target in self.moved):
             return False  # it may hold something else than what its name says
         if self._was_made(whole) or self.place.is_own(whole):
@@ -188,14 +216,14 @@ class PathContext:
         if not path or not self.place.folder:
             return False
         whole = self.resolve(path)
-        for link, target in self.links.items():
-            if is_within(whole, link):
-                whole = target + whole[len(link) :]
+        link = _ancestor_among(self.links, whole)
+        if link:
+            whole = self.links[link] + whole[len(link) :]
         return not self._was_made(whole) and self.place.is_outside(whole)
 
     def _was_made(self, whole: str) -> bool:
         """Whether a path lies in a temporary folder that this command line made."""
-        return _TEMPORARY.match(whole) is not None and any(is_within(whole, folder) for folder in self.made)
+        return _TEMPORARY.match(whole) is not None and bool(_ancestor_among(self.made, whole))
 
     def is_system(self, path: str) -> bool:
         """Whether the path is the root, or a folder of the system right below it."""
@@ -265,6 +293,15 @@ class PathContext:
             return path[len(self.home.rstrip("/")) + 1 :]
         match = re.match(r"/root/|/(?:home|Users)/[^/]+/|" + UNKNOWN + "/", path)
         return path[match.end() :] if match else ""
+
+
+def _ancestor_among(folders: Container[str], path: str) -> str:
+    """The folder of these that a path is or lies in, if any. Longer paths than any machine has lie in none."""
+    if not folders or len(path) > _LONGEST_PATH:
+        return ""
+    while path and path not in folders:
+        path = path.rpartition("/")[0]
+    return path
 
 
 def _without_everything(path: str) -> str:

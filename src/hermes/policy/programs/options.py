@@ -67,6 +67,8 @@ _GIT_ALIAS = re.compile(r"alias\..+", re.IGNORECASE)
 _SSH_COMMANDS = re.compile(
     r"(?:-o)?(?:proxy|local|remote|knownhosts|authorizedkeys|pkcs11)command\s*[= ]\s*(.*)", re.IGNORECASE | re.DOTALL
 )
+#: ``LocalCommand=``: a shorter word holds no command.
+_SHORTEST_SETTING = 13
 #: Settings of cargo, in ``--config KEY=VALUE`` or in a variable.
 _CARGO_COMMANDS = re.compile(
     r"(?:target\..*\.(?:runner|linker)|build\.(?:rustc|rustc-wrapper|rustc-workspace-wrapper|rustdoc)|doc\.browser"
@@ -87,20 +89,24 @@ _MAKE_PROGRAM = re.compile(
 
 def texts_among(call: Call) -> list[str]:
     """The words of a call that are command lines."""
-    found = _values(call, _TEXT_OPTIONS.get(call.program, "").split())
-    if options := _PIPE_OPTIONS.get(call.program):
+    program = call.program
+    options = _TEXT_OPTIONS.get(program)
+    found = _values(call, options.split()) if options else []
+    if options := _PIPE_OPTIONS.get(program):
         found += [value.lstrip("|! ") for value in _values(call, options.split()) if value[:1] in ("|", "!")]
-    if options := _COMMA_OPTIONS.get(call.program):
+    if options := _COMMA_OPTIONS.get(program):
         found += [value.replace(",", " ") for value in _values(call, options.split())]
     for word in call.args:
+        if len(word) < _SHORTEST_SETTING:
+            continue
         if match := _SSH_COMMANDS.fullmatch(word):
             found.append(match.group(1))
-        name, _, value = word.partition("=")
-        if name == "--checkpoint-action" and value.startswith("exec="):
-            found.append(value[5:])
-        if call.program in _EDITORS and (match := _EDITOR_SHELL.match(word)):
+        if word.startswith("--checkpoint-action=exec="):
+            found.append(word[25:])
+    for word in call.args if program in _EDITORS else ():
+        if match := _EDITOR_SHELL.match(word):
             found.append(match.group(1))
-    special = _SPECIAL.get(call.program)
+    special = _SPECIAL.get(program)
     if special is not None:
         found += special(call.args)
     return [text for text in found if text and is_known(text[:1])]
@@ -108,7 +114,7 @@ def texts_among(call: Call) -> list[str]:
 
 def _values(call: Call, options: list[str]) -> list[str]:
     args, found = call.args, list[str]()
-    for at, word in enumerate(args) if options else ():
+    for at, word in enumerate(args):
         following = args[at + 1] if at + 1 < len(args) else ""
         name, equals, value = word.partition("=")
         if name in options or _abbreviates(name, options):

@@ -6,6 +6,7 @@ from hermes.policy.call import Call, without_version
 from hermes.policy.rules import code, containers, databases, deletion, git, infrastructure, packages, runtime, writes
 from hermes.policy.rules.machine import disks, permissions, persistence, processes, services, system
 from hermes.policy.rules.rule import REDIRECTED, Predicate, Rule
+from hermes.policy.rules.targets import written_kinds
 
 _FAMILIES = (
     deletion,
@@ -52,7 +53,7 @@ def broken_rules(call: Call) -> list[str]:
         checks = [("destroy-resources", infrastructure.destroys_by_name)]
     if call.writes:
         checks = [*checks, *_CHECKS[REDIRECTED]]
-    return [key for key, applies in checks if applies(call)]
+    return [*(key for key, applies in checks if applies(call)), *written_kinds(call)]
 
 
 __all__ = ["ALL_RULES", "BY_KEY", "Rule", "broken_rules"]

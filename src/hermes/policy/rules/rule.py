@@ -22,7 +22,7 @@ class Rule:
     """Needs approval, or is blocked when ``hardline``.
 
     The checks have a row for each program; its key may name several that are alike. A rule without checks is reported
-    by the shell parser itself, because it is about more than one call.
+    by the shell parser itself, because it is about more than one call, or is about written files (``targets``).
     """
 
     key: str

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hermes.policy.call import Call, after_options, read_options
-from hermes.policy.paths import PathContext
 from hermes.policy.rules.git import GLOBAL_VALUES
-from hermes.policy.rules.rule import REDIRECTED, Checks
 from hermes.policy.shell.words import by_program
 
 #: Where the command runs.
@@ -16,20 +14,23 @@ HERE = "."
 
 def written_paths(call: Call) -> list[str]:
     """The files a call writes or replaces, apart from redirections; empty for programs that are not known to."""
-    find = _TARGETS.get(call.program)
-    return find(call) if find is not None else []
+    if call.written is None:
+        find = _TARGETS.get(call.program)
+        call.written = find(call) if find is not None else []
+    return call.written
 
 
-def written_kinds(call: Call) -> frozenset[str]:
-    """The kinds of files that a call writes, by redirections and arguments: sensitive ones, and others elsewhere."""
-    if call.written_kinds is None:
-        paths = dict.fromkeys([*call.writes, *written_paths(call)])
-        call.written_kinds = frozenset(filter(None, (_kind(call.paths, path) for path in paths)))
-    return call.written_kinds
-
-
-def _kind(paths: PathContext, path: str) -> str | None:
-    return paths.sensitive_kind(path) or ("write-outside" if paths.is_outside(path) else None)
+def written_kinds(call: Call) -> list[str]:
+    """The rules for the files that a call writes, by redirections and arguments: sensitive ones, others elsewhere."""
+    written = written_paths(call)
+    if not written and not call.writes:
+        return []
+    sensitive_kind, is_outside = call.paths.sensitive_kind, call.paths.is_outside
+    kinds = [
+        sensitive_kind(path) or ("write-outside" if is_outside(path) else None)
+        for path in dict.fromkeys([*call.writes, *written])
+    ]
+    return [kind for kind in dict.fromkeys(kinds) if kind is not None]
 
 
 def _last_operand(call: Call) -> list[str]:
@@ -121,8 +122,3 @@ _TARGETS: dict[str, Callable[[Call], list[str]]] = by_program(
         "7z 7za": lambda call: [word[2:] for word in call.args if word.startswith("-o")],
     }
 )
-
-
-def writing(kind: str) -> Checks:
-    """Checks for writes to sensitive files of a kind."""
-    return dict.fromkeys((" ".join(_TARGETS), REDIRECTED), lambda call: kind in written_kinds(call))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hermes.policy.call import Call
 from hermes.policy.rules.rule import Rule
-from hermes.policy.rules.targets import writing
 
 
 def _changes_mode(call: Call) -> bool:
@@ -28,7 +27,6 @@ RULES = (
         "write-system-config",
         "changes files of the system",
         {
-            **writing("write-system-config"),
             "useradd userdel usermod groupadd groupdel groupmod passwd chpasswd": _changes_accounts,
             "visudo vipw vigr adduser deluser chsh gpasswd dscl": _changes_accounts,
             "chmod chown chgrp": _changes_mode,
@@ -36,10 +34,10 @@ RULES = (
             "crontab": lambda call: not call.options.has("l") and bool(call.args or call.stdin.origin != "terminal"),
         },
     ),
-    Rule("write-ssh", "changes SSH keys or settings", writing("write-ssh")),
-    Rule("write-shell-startup", "changes what runs at every login", writing("write-shell-startup")),
-    Rule("write-credentials", "changes stored credentials", writing("write-credentials")),
-    Rule("write-env-file", "changes a file of environment secrets", writing("write-env-file")),
-    Rule("write-hermes-config", "changes the configuration of this agent", writing("write-hermes-config")),
-    Rule("write-outside", "changes files outside of the working folder", writing("write-outside")),
+    Rule("write-ssh", "changes SSH keys or settings"),
+    Rule("write-shell-startup", "changes what runs at every login"),
+    Rule("write-credentials", "changes stored credentials"),
+    Rule("write-env-file", "changes a file of environment secrets"),
+    Rule("write-hermes-config", "changes the configuration of this agent"),
+    Rule("write-outside", "changes files outside of the working folder"),
 )

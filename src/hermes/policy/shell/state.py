@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hermes.policy.paths import PathContext
@@ -83,13 +83,19 @@ class ShellState:
 
     def inner(self, **changes: object) -> ShellState:
         """A copy of the state for a subshell: its changes do not affect this one."""
-        copy = replace(
-            self,
-            paths=replace(self.paths),
-            variables=dict(self.variables),
-            aliases=dict(self.aliases),
-            functions=dict(self.functions),
-            files=self.files,
+        # By hand: ``dataclasses.replace`` takes several times as long, and this is done for each part of a pipeline.
+        copy = ShellState(
+            self.paths.copy(),
+            dict(self.variables),
+            self.positional,
+            dict(self.aliases),
+            dict(self.functions),
+            self.files,
+            self.executable,
+            self.copies,
+            self.contained,
+            self.only_hardline,
+            self.captured,
         )
         for name, value in changes.items():
             setattr(copy, name, value)

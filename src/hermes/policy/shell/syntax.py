@@ -74,10 +74,11 @@ def readings(command: str) -> Iterator[str]:
 
     Only the text as written would run, but the user approves what it looks like.
     """
+    if command.isascii() and command.isprintable():
+        yield command
+        return
     text = _MARKS.sub("\ufffd", command.encode("utf-8", "replace").decode())
     yield text
-    if text.isascii() and text.isprintable():
-        return
     plain = _undisguised(text)
     if plain != text:
         yield plain
@@ -92,7 +93,7 @@ def _undisguised(text: str) -> str:
 
 def is_deceptive(command: str) -> bool:
     """Whether a terminal would hide or reorder parts of the text."""
-    return _DECEPTIVE.search(command) is not None
+    return not command.isprintable() and _DECEPTIVE.search(command) is not None
 
 
 def parse(text: str, budget: StepBudget) -> tuple[list[Node], bool]:

@@ -7,7 +7,6 @@ import re
 from hermes.policy.call import Call
 from hermes.policy.files.git_keys import runs_code
 from hermes.policy.rules.rule import Predicate, Rule, always, operand, option, prefix
-from hermes.policy.rules.targets import writing
 from hermes.policy.shell.words import by_program, names
 
 #: Variables that make other programs load or run code.
@@ -84,7 +83,6 @@ RULES = (
         "write-autorun",
         "changes a file or setting that other programs run by themselves",
         {
-            **writing("write-autorun"),
             "git hub": _git_setting,
             "npm yarn pnpm pip pip3 conda bundle gem cargo poetry": _manager_setting,
         },
@@ -110,7 +108,6 @@ RULES = (
         "wipe-logs",
         "deletes or changes logs or the history of commands",
         {
-            **writing("wipe-logs"),
             "history": lambda call: any(word[:1] == "-" and set(word[1:]) & set("cdwr") for word in call.args),
             "journalctl": prefix("--vacuum --rotate --flush --relinquish"),
             "dmesg": option("Ccn", "clear", "read-clear", "console-off"),
