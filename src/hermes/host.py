@@ -309,6 +309,7 @@ class Host:
             ),
             started_at=self._session_began,
             always_asks=self.open_sessions.uses_embedded_model,
+            said=self.sessions.said,
             is_sandboxed=self.confinements.is_sandboxed,
         )
 
@@ -402,7 +403,8 @@ class Host:
 
     def tools_for(self, cwd: Path, principal: str, platform: str = "") -> list[Tool]:
         """The tools that a session in ``cwd`` offers. Those for skills are left out where there is no skill."""
-        tools = [tool for tool in self.offered_tools(platform) if not self.runtime.memory.is_closed_to(principal, tool)]
+        offered = self.offered_tools(platform, principal)
+        tools = [tool for tool in offered if not self.runtime.memory.is_closed_to(principal, tool)]
         if self.config.cron.tool:
             from hermes.service.schedules.tool import TOOL, is_open_to
 
@@ -425,8 +427,8 @@ class Host:
         """The conversation used last, in this directory if there is one."""
         return self.resume_session(self.sessions.to_continue(str(self.cwd)))
 
-    def offered_tools(self, platform: str = "") -> list[Tool]:
-        """The tools that a new session at a platform offers to its model; empty is that of the host."""
+    def offered_tools(self, platform: str = "", principal: str = "") -> list[Tool]:
+        """The tools that a new session at a platform offers to its model; empty is that of the host, and the owner."""
         config, options = self.config, self.options
         toolsets = options.toolsets
         if toolsets is None:
@@ -435,7 +437,7 @@ class Host:
         if self.mcp is not None and (options.allowed_tools is not None or options.toolsets is not None):
             self.mcp.settle()  # what is named has to be known
         names = [*toolsets, *self.runtime.contexts.toolsets, *(tool.toolset for tool in options.tools)]
-        tools = select_tools(self.tools, names, disabled=config.agent.disabled_toolsets)
+        tools = select_tools(self.tools, names, config.agent.disabled_toolsets, is_owner=not principal)
         return tools if options.allowed_tools is None else only_allowed(tools, options.allowed_tools)
 
     def _toolsets_set_up(self) -> list[str]:
@@ -544,7 +546,7 @@ class Host:
             if session.parent is not None:
                 continue
             try:
-                wanted = self.offered_tools(session.platform)
+                wanted = self.offered_tools(session.platform, session.principal)
             except HermesError as error:
                 log.warning("tools that came late are not offered: %s", error)
                 wanted = []

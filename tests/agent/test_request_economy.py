@@ -30,10 +30,11 @@ FRESH = [
     "session_search",
     "terminal",
     "todo",
+    "web_fetch",
     "write_file",
 ]
-MOST_BYTES = 6_000
-#: A tool that is not among the eleven.
+MOST_BYTES = 6_250
+#: A tool that is not among the twelve.
 MOST_BYTES_OF_A_TOOL = 400
 
 #: Prose and code with lines of an ordinary length: 60 bytes on average.

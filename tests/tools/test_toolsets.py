@@ -67,7 +67,14 @@ def test_all_is_all(registry: ToolRegistry) -> None:
     registry.add(replace(plugin_tool("web_fetch", "web"), plugin="", declares=DECLARED["web_fetch"]))
     for everything in ("all", "*"):
         assert names(select_tools(registry, [everything])) == sorted(["a2a_send", "web_fetch", *ALL])
-    assert names(select_tools(registry, ["default"])) == ALL
+
+
+def test_the_owner_reads_the_web_by_default_and_others_when_it_is_named_for_them(registry: ToolRegistry) -> None:
+    registry.add(replace(plugin_tool("web_fetch", "web"), plugin="", declares=DECLARED["web_fetch"]))
+    registry.add(replace(plugin_tool("execute_code", "code"), plugin="", declares=DECLARED["execute_code"]))
+    assert names(select_tools(registry, ["default"])) == sorted(["web_fetch", *ALL])
+    assert names(select_tools(registry, ["default"], is_owner=False)) == ALL
+    assert names(select_tools(registry, ["default", "web"], is_owner=False)) == sorted(["web_fetch", *ALL])
 
 
 def test_toolsets_and_tools_can_be_left_out(registry: ToolRegistry) -> None:

@@ -9,10 +9,10 @@ import msgspec
 from msgspec.structs import asdict
 
 from hermes.base.errors import SessionNotFound
-from hermes.journal.bodies import clean_text, drop_unused_blobs, unpack
+from hermes.journal.bodies import clean_text, drop_unused_blobs, message_text, unpack
 from hermes.journal.history.compactions import visible_messages
 from hermes.journal.history.inspection import SessionTables
-from hermes.journal.history.rows import FAMILY, TurnFacts, family_ids, find_request, last_turn
+from hermes.journal.history.rows import FAMILY, TurnFacts, ancestors, family_ids, find_request, last_turn
 from hermes.journal.leases import refuse_if_busy
 from hermes.journal.runner import Runner
 from hermes.journal.store.connection import JournalConnection, placeholders
@@ -158,6 +158,18 @@ class Sessions:
 
         def read(connection: JournalConnection) -> list[Message]:
             return [unpack(connection, body) for (body,) in connection.execute(query, values).fetchall()]
+
+        return self._store.read(read)
+
+    def said(self, session_id: str) -> list[str]:
+        """What was said to begin the turns of a conversation; for a child agent, of the one that delegated to it."""
+        query = "SELECT body FROM messages WHERE session_id = ? AND step = 0 AND position = 0 ORDER BY turn"
+
+        def read(connection: JournalConnection) -> list[str]:
+            first = [session_id, *ancestors(connection, session_id)][-1]
+            return [
+                message_text(unpack(connection, body)) for (body,) in connection.execute(query, (first,)).fetchall()
+            ]
 
         return self._store.read(read)
 

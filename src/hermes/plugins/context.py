@@ -21,7 +21,7 @@ from hermes.hooks.threads.runner import OWN_SIGNALS, CallLate
 from hermes.hooks.threads.timed_call import FOREVER, refuse_late_calls
 from hermes.plugins.ctx.offers import ProviderRegistrations
 from hermes.plugins.ctx.own_data import OwnData
-from hermes.plugins.loading.manifest import PluginManifest
+from hermes.plugins.loading.manifest import PluginManifest, env_names
 from hermes.plugins.loading.modules import forget_plugin
 from hermes.plugins.loading.registration import import_register, remarks_on
 from hermes.plugins.registry import (
@@ -170,6 +170,7 @@ class PluginContext(OwnData, ProviderRegistrations):
             declares=declaration_from(declares),
             parallel=parallel,
             available=availability(name, key, check_fn, requires_env, self._host.hooks.runner),
+            needs=", ".join(env_names(requires_env or ())),
             emoji=emoji,
             plugin=key,
             untrusted=untrusted,

@@ -82,6 +82,7 @@ def wrapping(tool: Tool, wrapped: Tool) -> Tool:
         parameters=tool.parameters,
         run=tool.run,
         available=tool.available,
+        needs=tool.needs,
         emoji=tool.emoji or wrapped.emoji,
         plugin=tool.plugin,
         untrusted=tool.untrusted or wrapped.untrusted,

@@ -11,7 +11,7 @@ import msgspec
 
 from hermes.base.config.schema.sections import Config
 from hermes.base.errors import PluginError
-from hermes.base.scope import Scope
+from hermes.base.scope import Interrupt, Scope
 from hermes.tools.declarations.declaration import UNDECLARED, Declaration, declaration_problem
 from hermes.tools.sandbox.confinement import Confinements
 
@@ -62,6 +62,9 @@ class CommandExchange(msgspec.Struct):
     #: Puts the claim of the call on disk. To be called before the effect begins, by a tool with ``claims_itself``; None
     #: when it is there already.
     claim: Callable[[], None] | None = None
+    #: Decides about a host and a port that the command may not reach without asking; None: no one was asked. Without an
+    #: interrupt, which is cancelled when the command ends, no one is.
+    may_connect: Callable[[str, int, Interrupt | None], bool | None] | None = None
     #: What the command did that was undone; a user may be asked whether to keep it.
     undone: Sequence[UndoneChange] = ()
 
@@ -121,6 +124,8 @@ class Tool(msgspec.Struct, frozen=True):
     claims_itself: bool = False
     #: False when the tool is unavailable (a missing binary, say): it is then not offered to the model.
     available: Callable[[], bool] | None = None
+    #: What it needs to be available, for people: what follows "needs".
+    needs: str = ""
     #: Ends what a call left open that waited for an answer, when its turn is stopped instead of continued.
     stop: Callable[[Args, ToolContext], None] | None = None
     emoji: str = ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from hermes.base.errors import HermesError, did_you_mean
 from hermes.tools.registry import Tool, ToolRegistry
 
-#: What a session is offered unless the settings say otherwise: every tool that is not opt-in.
+#: What a session is offered unless the settings say otherwise: every tool that is not opt-in. A caller has less of it.
 DEFAULT = "default"
 #: Every tool, opt-in ones too. Those of the tool search are no capability of their own and stay out.
 ALL = "all"
@@ -32,12 +32,16 @@ _GROUPS = {
 }
 
 
-def select_tools(registry: ToolRegistry, names: Iterable[str], disabled: Iterable[str] = ()) -> list[Tool]:
+def select_tools(
+    registry: ToolRegistry, names: Iterable[str], disabled: Iterable[str] = (), *, is_owner: bool = True
+) -> list[Tool]:
     """The tools of the toolsets ``names``, sorted by name, without unavailable ones.
 
     ``disabled`` names toolsets or single tools to leave out. Raises HermesError for a toolset that does not exist.
     """
     known = toolsets(registry)
+    if not is_owner:
+        known[DEFAULT] -= {tool.name for tool in registry.all().values() if tool.declares and tool.declares.for_owner}
     chosen: set[str] = set()
     for name in map(toolset_name, names):
         if name not in known:
@@ -47,6 +51,22 @@ def select_tools(registry: ToolRegistry, names: Iterable[str], disabled: Iterabl
         chosen -= known.get(name, frozenset({name}))
     tools = (registry.get(name) for name in sorted(chosen))
     return [tool for tool in tools if tool is not None and registry.is_available(tool)]
+
+
+def why_not_offered(registry: ToolRegistry, tool: Tool, disabled: Iterable[str] = ()) -> str:
+    """Why a session does not offer a tool, in a few words for people. ``disabled`` is what the settings leave out."""
+    if not registry.is_available(tool):
+        if tool.needs:
+            return f"needs {tool.needs}"
+        return "its plugin says that it cannot work here" if tool.plugin else "cannot work here"
+    known = toolsets(registry)
+    if any(tool.name in known.get(name, (name,)) for name in map(toolset_name, disabled)):
+        return "agent.disabled_toolsets leaves it out"
+    if tool.name in known[DEFAULT]:
+        return "not among the toolsets of this session"
+    if tool.toolset == _SEARCH:
+        return "stands for the tools that a long list leaves out of requests"
+    return f"on request: hermes config set toolsets '[{DEFAULT}, {tool.toolset}]'"
 
 
 def only_allowed(tools: Sequence[Tool], allowed: Iterable[str]) -> list[Tool]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hermes.base.config.schema.sections import AuxiliaryConfig, AuxiliaryTaskConfig, SecurityConfig
+from hermes.base.config.schema.sections import ApprovalsConfig, AuxiliaryConfig, AuxiliaryTaskConfig, SecurityConfig
 from hermes.host import Host
 from hermes.testing import ScriptedProvider, text, tool_call
 from support.configured import configured_host
@@ -21,7 +21,9 @@ PNG = b"\x89PNG\r\n\x1a\n picture"
 
 def seeing_host(home: Path, workdir: Path, provider: ScriptedProvider, **sections: Any) -> Host:
     tasks = {"vision": AuxiliaryTaskConfig(model="seer")}
-    return configured_host(home, workdir, provider, auxiliary=AuxiliaryConfig(tasks=tasks), **sections)
+    approvals = ApprovalsConfig(tools={"vision_analyze": "allow"})  # which URLs are asked about is tested elsewhere
+    auxiliary = AuxiliaryConfig(tasks=tasks)
+    return configured_host(home, workdir, provider, auxiliary=auxiliary, approvals=approvals, **sections)
 
 
 def analyze(host: Host, image: str, question: str = "What is it?") -> dict[str, Any]:

@@ -101,7 +101,8 @@ def test_a_skill_narrows_the_tools_of_its_turn_and_of_no_other(make_host: HostFa
         prompt = Prompt(make_host(provider))
         prompt.type("/reader")
         prompt.session.run("and now?")
-    assert offered(provider, 0) == {"read_file", "search_files", "skills_list", "skill_view", "clarify", "todo"}
+    own = {"skills_list", "skill_view", "clarify", "todo"}
+    assert offered(provider, 0) == {"read_file", "search_files", "web_fetch", *own}
     assert "Unknown tool" in result(provider, 1)["error"]
     assert {"terminal", "patch"} <= offered(provider, 2)
 

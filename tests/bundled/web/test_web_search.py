@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes.base.config.schema.sections import PluginsConfig, WebConfig
+from hermes.base.config.schema.sections import ApprovalsConfig, PluginsConfig, WebConfig
 from hermes.host import Host
 from hermes.testing import ScriptedProvider, text, tool_call
 from support.configured import configured_host, write_plugin
@@ -55,7 +55,7 @@ def test_brave_sends_its_key_and_needs_one(home: Path, workdir: Path, monkeypatc
     with ScriptedProvider([]) as provider, serving(lambda _path: document({"web": {"results": rows}})) as (url, asked):
         settings = PluginsConfig(enabled=["web/brave"], entries={"web/brave": {"base_url": url}})
         with configured_host(home, workdir, provider, plugins=settings) as host:
-            assert not {"web_search", "web_fetch"} & offered(host), "without a key it cannot work"
+            assert "web_search" not in offered(host), "without a key it cannot work"
         monkeypatch.setenv("BRAVE_SEARCH_API_KEY", "key-0123456789")
         with configured_host(home, workdir, provider, plugins=settings) as host:
             assert search(host)["data"]["web"][0]["url"] == "https://t.example"
@@ -130,7 +130,8 @@ def test_of_several_providers_the_settings_choose(home: Path, workdir: Path) -> 
             assert "web_search" not in offered(host)
             host.tools.remove("web_search")
         web = WebConfig(backend="one", search_backend="two", extract_backend="one")
-        with configured_host(home, workdir, provider, plugins=plugins, web=web) as host:
+        approvals = ApprovalsConfig(tools={"web_fetch": "allow"})
+        with configured_host(home, workdir, provider, plugins=plugins, web=web, approvals=approvals) as host:
             assert search(host)["data"]["web"][0]["description"] == "two"
             page = host.services.dispatch_tool("web_fetch", {"url": "https://a.example"})
             assert "text of one" in page and '"title":"Page"' in page

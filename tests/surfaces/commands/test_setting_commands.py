@@ -10,6 +10,7 @@ import pytest
 from hermes.agent.llm.side_call import SideModel
 from hermes.base.config.schema.sections import FallbackConfig, ModelProviderConfig
 from hermes.base.scope import Scope
+from hermes.plugins.context import PluginContext
 from hermes.surfaces.cli.repl.prompt.completion import commands_to_complete
 from hermes.testing import ScriptedProvider, text
 from support import HostFactory
@@ -119,6 +120,33 @@ def test_tools_are_taken_away_and_given_back(make_host: HostFactory) -> None:
     assert offered(0) == {"terminal", "process", "read_file", "write_file", "patch", "search_files"}
     assert offered(1) == offered(0) - {"terminal"}
     assert offered(2) == {"terminal", "process"}
+
+
+def test_every_tool_that_is_not_offered_says_why(make_host: HostFactory) -> None:
+    class Weather:
+        name = "weather"
+
+        def register(self, ctx: PluginContext) -> None:
+            schema = {"name": "weather", "description": "", "parameters": {"type": "object", "properties": {}}}
+            ctx.register_tool("weather", "weather", schema, lambda _args: "", requires_env=["WEATHER_KEY_OF_TESTS"])
+
+    with ScriptedProvider([]) as provider:
+        host = make_host(provider, toolsets=["default"], plugin_objects=[Weather()])
+        host.config.agent.disabled_toolsets.append("todo")
+        prompt = Prompt(host)
+        prompt.type("/tools disable read_file todo")
+        rows = [line.split(maxsplit=3) for line in prompt.type("/tools").splitlines() if line.startswith("  -")]
+        why = {row[1]: row[3] if len(row) > 3 else "" for row in rows}
+        missing = prompt.type("/tools enable web_search")
+    assert why["web_search"].startswith("needs a search provider")
+    assert why["execute_code"].startswith("on request: hermes config set toolsets")
+    assert why["skill_view"].startswith("needs a skill")
+    assert why["todo"] == "agent.disabled_toolsets leaves it out"
+    assert why["read_file"] == "not among the toolsets of this session"
+    assert "needs WEATHER_KEY_OF_TESTS" in why["weather"]
+    assert "web_fetch" not in why
+    assert all(why.values()), why
+    assert "Not these: web_search needs a search provider" in missing
 
 
 def test_what_may_follow_a_command_is_known_for_completion(make_host: HostFactory) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,15 +51,27 @@ class Examination(msgspec.Struct, frozen=True):
 
 
 def examine_call(
-    tool: Tool, args: Args, context: ToolContext, hermes_home: Path, since: float, *, telling_apart: bool = True
+    tool: Tool,
+    args: Args,
+    context: ToolContext,
+    hermes_home: Path,
+    since: float,
+    *,
+    telling_apart: bool = True,
+    said: Callable[[], Sequence[str]] = tuple[str],
 ) -> Examination:
-    """Examine a call. ``since``: when the session began. ``telling_apart``: whether commands that only read matter."""
-    call = _Call(tool.declares or UNDECLARED, _effect_of(tool), args, context, hermes_home, since, telling_apart)
+    """Examine a call. ``since``: when the session began. ``telling_apart``: whether commands that only read matter.
+
+    ``said`` gives what the user said in the conversation.
+    """
+    call = _Call(tool.declares or UNDECLARED, _effect_of(tool), args, context, hermes_home, since, telling_apart, said)
     parts = [call.run(kind, args.get(name)) for name, kind in call.declared.runs.items()]
     if call.declared.is_writer:
         parts.append(call.edit())
     if call.declared.reads or not parts:
         parts.append(call.read())
+    if call.declared.fetches:
+        parts.append(call.fetch())
     if not call.declared.is_guarded:
         parts.append(call.read_undeclared())
     return parts[0] if len(parts) == 1 else _joined(parts)
@@ -153,6 +165,7 @@ class _Call(msgspec.Struct, frozen=True):
     hermes_home: Path
     since: float
     telling_apart: bool
+    said: Callable[[], Sequence[str]]
 
     def run(self, kind: Code, code: object) -> Examination:
         """What the call runs."""
@@ -239,6 +252,13 @@ class _Call(msgspec.Struct, frozen=True):
         """Whether a file that is read holds credentials of other programs."""
         effect = "read" if self.declared.runs or self.declared.is_writer else self.effect
         return self._read(self.declared.read_paths(self.args, self.context.cwd), effect, self.context.guard)
+
+    def fetch(self) -> Examination:
+        """Whether a URL that is fetched was named by the user. Its host is asked about otherwise."""
+        from hermes.agent.approvals.connections import fetch_findings
+
+        found = [one for url in self.declared.fetched_urls(self.args) for one in fetch_findings(url, self.said())]
+        return Examination("read", tuple(found))
 
     def read_undeclared(self) -> Examination:
         """The same for arguments that look like paths. Whether they are is not known: no workspace counts."""

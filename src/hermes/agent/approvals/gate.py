@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from msgspec.structs import replace
+
 from hermes.agent.approvals import messages
 from hermes.agent.approvals.assessment import ALLOWED, EMBEDDED_MODEL, Decision, assess_call
 from hermes.agent.approvals.model_approval import ModelApproval
@@ -16,13 +18,14 @@ from hermes.agent.approvals.modes import KEEP_CHANGE, OUTSIDE_SANDBOX, SessionMo
 from hermes.agent.approvals.responder import ApprovalRequest, Responder, Responders
 from hermes.agent.approvals.rules import ApprovalRules
 from hermes.base.config.schema.modes import MODES, UNASKED_MODE, PermissionMode, more_careful
-from hermes.base.errors import HermesError
+from hermes.base.errors import HermesError, Interrupted, TurnSuspended
 from hermes.base.sanitize import Redactor
-from hermes.base.scope import SCHEDULED, Scope
+from hermes.base.scope import SCHEDULED, Interrupt, Scope, current_scope
 from hermes.hooks.answers import plain
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
 from hermes.journal.questions import QuestionRow, Questions
+from hermes.tools.declarations.declaration import UNDECLARED
 from hermes.tools.registry import Args, Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -76,6 +79,7 @@ class Approvals:
         is_sandboxed: Callable[[Scope], bool] = lambda _scope: False,
         started_at: Callable[[str], float] = lambda _session_id: 0.0,
         always_asks: Callable[[str], bool] = lambda _session_id: False,
+        said: Callable[[str], Sequence[str]] = lambda _session_id: (),
     ) -> None:
         self.rules = rules
         self._caller_rules = rules.for_callers()
@@ -93,6 +97,8 @@ class Approvals:
         self._began: dict[str, float] = {}
         #: Whether a user has to be asked about every command of a session, whatever the settings say.
         self._always_asks = always_asks
+        #: What the user said in a session.
+        self._said = said
         self._asking: dict[str, threading.Lock] = {}
         #: Whether an approval for good is written into the configuration; that of a recorded user is not.
         self.keeps_rules = True
@@ -127,7 +133,8 @@ class Approvals:
         began = self._session_began(scope.session_id)
         mode = MODES[self.mode_of(scope)]
         telling_apart = mode.only_reads or mode.asks_changes
-        return examine_call(tool, args, context, self._home, began, telling_apart=telling_apart)
+        said = partial(self._said, scope.session_id)
+        return examine_call(tool, args, context, self._home, began, telling_apart=telling_apart, said=said)
 
     def decide(
         self,
@@ -234,6 +241,39 @@ class Approvals:
         answered = self._late_answer(owed, context) if owed.question else None
         decision = self._asked(tool, of_changes, context, "\n".join(shown), findings, owed=owed, answered=answered)
         return decision.allowed and self.consume(decision.approval_id).allowed
+
+    def may_connect(
+        self, tool: Tool, args: Args, context: ToolContext, host: str, port: int, ended: Interrupt | None
+    ) -> bool | None:
+        """Whether a command that runs may connect to a host that its sandbox does not reach. None: no one was asked.
+
+        ``ended`` is cancelled when the command ends; without it no one is asked.
+        """
+        from hermes.agent.approvals.connections import connection
+        from hermes.agent.approvals.owed import OwedAnswer
+
+        scope = context.scope
+        found = connection(host, port)
+        if scope.principal:
+            return None
+        if self.rules.approved_by(found) is not None or found.rule in self._questions.session_rules(scope.session_id):
+            return True
+        if ended is None or MODES[self.mode_of(scope)].never_asks or self._responder(scope) is None:
+            return None
+        # Other arguments than those of the call itself: its approval is no answer to this question.
+        named = {**args, "connect": found.part}
+        asked = replace(context, scope=replace(scope, interrupt=ended))
+        command = next((str(args[name]) for name in (tool.declares or UNDECLARED).runs if args.get(name)), None)
+        owed, token = OwedAnswer(), current_scope.set(scope)
+        try:
+            with scope.interrupt.on_cancel(ended.cancel):
+                decision = self._asked(tool, named, asked, command, (found,), owed=owed, answered=None)
+        except (Interrupted, TurnSuspended):  # no answer can come later than the command ends
+            self.settle(owed, scope, "the command did not wait for the answer")
+            return None
+        finally:
+            current_scope.reset(token)
+        return decision.allowed and (not decision.approval_id or self.consume(decision.approval_id).allowed)
 
     def consume(self, approval_id: str) -> Decision:
         """Use up the approval that a call relies on, as the call starts."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -121,7 +122,8 @@ class ToolCall(msgspec.Struct):
         if self.tool is None:
             return self.failed(f"Unknown tool: {self.request.name}", "unknown_tool")
         if not self.runtime.tools.is_available(self.tool):
-            message = f"{self.tool.name} is not available here"
+            needs = f": it needs {self.tool.needs}" if self.tool.needs else ""
+            message = f"{self.tool.name} is not available here{needs}"
             return ToolOutcome(tool_error(message), "blocked", self.args, 0, "unavailable", message)
         return None
 
@@ -252,6 +254,8 @@ class ToolCall(msgspec.Struct):
         self._ran_with = args
         command, checkpoints = self.context.command, self.runtime.checkpoints
         command.only_reads = MODES[self.runtime.approvals.mode_of(self.scope)].only_reads
+        if self.tool.may_run_commands:
+            command.may_connect = partial(self.runtime.approvals.may_connect, self.tool, args, self.context)
         crash_point()
         if checkpoints is None:
             result = self.tool.run(args, self.context)

@@ -35,7 +35,16 @@ def agent_tools(runtime: Runtime, named: Sequence[PromptFile] = ()) -> list[Tool
         Tool(
             "vision_analyze", "vision", _VISION, _VISION_ARGS, vision, "pure", parallel=True, emoji="👁️", untrusted=True
         ),
-        Tool("image_generate", "image_gen", _IMAGE, _IMAGE_ARGS, image, available=has_images, emoji="🎨"),
+        Tool(
+            "image_generate",
+            "image_gen",
+            _IMAGE,
+            _IMAGE_ARGS,
+            image,
+            available=has_images,
+            needs="a provider of images (docs/images.md)",
+            emoji="🎨",
+        ),
     ]
     if runtime.config.skills.enabled:
         tools += _skill_tools(runtime)
@@ -144,12 +153,12 @@ def _skill_tools(runtime: Runtime) -> list[Tool]:
 # -- web ------------------------------------------------------------------------------------------------------------
 
 _WEB_SEARCH = "Search the web; returns titles, URLs and descriptions."
-_WEB_FETCH = "Read a URL: text, JSON, PDF, or HTML as Markdown. Page through long ones with offset."
+_WEB_FETCH = "Read a page, PDF or data of the web; offset skips characters."
 
 
 def _web_tools(runtime: Runtime) -> list[Tool]:
     searched = fields(["query"], query=text(), limit=number("At most 20", default=5))
-    fetched = fields(["url"], url=text(), offset=number("Characters to skip", default=0))
+    fetched = fields(["url"], url=text(), offset=number())
 
     web = runtime.web
     return [
@@ -162,6 +171,7 @@ def _web_tools(runtime: Runtime) -> list[Tool]:
             "pure",
             parallel=True,
             available=web.can_search,
+            needs="a search provider, for example hermes plugins enable web/searxng (docs/web-tools.md)",
             emoji="🌐",
             untrusted=True,
         ),
@@ -236,6 +246,7 @@ def _delegate_task(runtime: Runtime, named: Sequence[PromptFile]) -> Tool:
         _imported(runtime, "children.delegate", "delegate"),
         "resumable",
         available=lambda: runtime.config.delegation.max_spawn_depth > 0,
+        needs="delegation.max_spawn_depth above 0",
         stop=stop,
         untrusted=saw_untrusted_text,
         emoji="🔀",

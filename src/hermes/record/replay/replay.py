@@ -304,7 +304,11 @@ class _ReplayRun:
         session = self._session or self._open_session(host, turn)
         session.models = self._models(host, turn)
         memory = host.runtime.memory
-        tools = [tool for tool in host.offered_tools() if not memory.is_closed_to(session.principal, tool)]
+        tools = [
+            tool
+            for tool in host.offered_tools(principal=session.principal)
+            if not memory.is_closed_to(session.principal, tool)
+        ]
         session.offered = self._tools.order(tools, host.tools, turn)
         started, cpu = time.perf_counter(), time.process_time()
         self.interrupt.check()

@@ -86,6 +86,7 @@ DECLARED: dict[str, Declaration] = {
     "vision_analyze": Declaration(
         reads=("image_url",),
         sends=("image_url",),
+        fetches=("image_url",),
         is_guarded=True,
         on_request=True,
         shown=Shown(kind="other", skill=_VISION),
@@ -94,7 +95,7 @@ DECLARED: dict[str, Declaration] = {
     "skills_list": Declaration(shown=Shown(kind="search")),
     "skill_view": Declaration(contained=("file_path",), is_guarded=True, shown=Shown(kind="read")),
     "web_search": Declaration(on_request=True, shown=Shown(kind="fetch", skill=_WEB)),
-    "web_fetch": Declaration(sends=("url",), on_request=True, shown=Shown(skill=_WEB)),
+    "web_fetch": Declaration(sends=("url",), fetches=("url",), for_owner=True, shown=Shown(skill=_WEB)),
     "tool_search": Declaration(),
     "tool_describe": Declaration(),
     "tool_call": Declaration(forwards=True),

@@ -70,6 +70,8 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     workdir: str = ""
     #: Whom it sends to: URLs, hosts, agents, recipients.
     sends: tuple[str, ...] = ()
+    #: URLs that it fetches. A host that no person named is asked about.
+    fetches: tuple[str, ...] = ()
     #: It opens files with ``ToolContext.open`` alone, and starts processes with ``ToolContext.confinements``. The gate
     #: refuses protected files to the others itself.
     is_guarded: bool = False
@@ -77,6 +79,8 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     forwards: bool = False
     #: It is offered only to those who name its toolset.
     on_request: bool = False
+    #: The same for callers and chat users; the owner has it by default.
+    for_owner: bool = False
     #: Callers that do not get it.
     kept_from: tuple[Caller, ...] = ()
     shown: Shown = Shown()
@@ -119,6 +123,10 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
         """The files that a call writes, under their real names."""
         named = [text for name in self.writes for text in self._texts(args, name)]
         return [Path(os.path.realpath(path)) for path in resolve_paths([*named, *self._patched(args)], cwd)]
+
+    def fetched_urls(self, args: Mapping[str, Any]) -> list[str]:
+        """The URLs that a call fetches."""
+        return [str(args[name]) for name in self.fetches if _URL.match(str(args.get(name) or "").strip().lower())]
 
     def undeclared_paths(self, args: Mapping[str, Any], cwd: Path) -> list[str]:
         """Other arguments as absolute paths: those with the name of one, and all of a tool that declares nothing."""
@@ -196,7 +204,7 @@ def declaration_problem(declared: Declaration | None, parameters: Mapping[str, A
     silent = [name for name in arguments if _PATH_NAME.fullmatch(name) and name not in said]
     if silent:
         return f"it does not declare whether it reads or writes {', '.join(silent)}"
-    unknown = sorted({*said, *declared.runs, *declared.sends} - {*arguments})
+    unknown = sorted({*said, *declared.runs, *declared.sends, *declared.fetches} - {*arguments})
     return f"it declares {', '.join(unknown)}, which it does not take" if unknown else None
 
 

@@ -18,7 +18,7 @@ from hermes.tools.terminal.environment import child_environment
 
 if TYPE_CHECKING:
     from hermes.tools.sandbox.backend import SandboxBackend, SandboxProbe
-    from hermes.tools.sandbox.network import Reach, SandboxNetwork
+    from hermes.tools.sandbox.network import AskConnect, Reach, SandboxNetwork
     from hermes.tools.sandbox.profile import SandboxMode
     from hermes.tools.sandbox.proxy import ProxyNetwork
     from hermes.tools.sandbox.sandbox import PrivateFolder, Sandbox
@@ -77,7 +77,13 @@ class Confinement(msgspec.Struct, frozen=True):
 
     def ended(self) -> Sequence[UndoneChange]:
         """To be called when the process has ended: what it did that was undone."""
+        if self.reach is not None:
+            self.reach.end()
         return () if self.sandbox is None else self.sandbox.ended()
+
+    def waited(self) -> float:
+        """For how many seconds the process has waited for a person to answer."""
+        return 0.0 if self.reach is None else self.reach.waited()
 
     def outer_path(self, path: str) -> str:
         """A path as the child process uses it, as it is called outside of its sandbox."""
@@ -130,12 +136,12 @@ class Confinements:
         *,
         outside: bool = False,
         only_reads: bool = False,
-        ask: Callable[[str, int], bool] | None = None,
+        ask: AskConnect | None = None,
     ) -> Confinement:
         """The confinement of a command that a tool runs. ``outside``: it was approved to run without a sandbox.
 
-        ``only_reads``: it was let through because it reads; a machine with a sandbox holds it to that. ``ask`` has a
-        person decide about a host and a port that it may not reach without asking.
+        ``only_reads``: it was let through because it reads; a machine with a sandbox holds it to that. ``ask`` decides
+        about hosts that it does not reach.
         ``SandboxUnavailable`` when there has to be a sandbox and this machine has none.
         """
         self._hide_memory()

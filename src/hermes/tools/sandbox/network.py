@@ -5,15 +5,20 @@ Hosts are patterns: ``example.org`` and ``*.example.org`` for the ports 80 and 4
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from hermes.base.scope import Interrupt
 from hermes.tools.sandbox.workspace.repositories import git_folders, read_regular, working_trees
 from hermes.tools.sandbox.workspace.tree import WorkspaceTree
+
+log = logging.getLogger("hermes.sandbox")
 
 _USUAL_PORTS = frozenset({80, 443})
 _SSH_PORT = 22
@@ -24,6 +29,10 @@ _LONGEST_CONFIGURATION = 262_144
 
 #: The member of a list that stands for what ``auto`` gives.
 AUTO = "auto"
+
+#: Decides about a host and a port that a command may not reach without asking. None: no one was asked. The interrupt
+#: is cancelled when the command ends.
+AskConnect = Callable[[str, int, Interrupt], bool | None]
 
 NetworkSetting = Literal["auto", "on", "off"] | list[str]
 
@@ -62,15 +71,16 @@ def pattern_of(host: str, port: int) -> str:
 class Reach:
     """What one command may connect to, and what it was refused. Thread-safe."""
 
-    def __init__(
-        self, hosts: Sequence[str], setting: NetworkSetting = AUTO, ask: Callable[[str, int], bool] | None = None
-    ) -> None:
-        """``ask`` has a person decide about a host that is not among them; without it such a host is refused."""
+    def __init__(self, hosts: Sequence[str], setting: NetworkSetting = AUTO, ask: AskConnect | None = None) -> None:
+        """``ask`` decides about a host that is not among them; without it such a host is refused."""
         self.hosts = tuple(hosts)
         self._setting = setting
         self._ask = ask
         self._lock = threading.Lock()
-        self._answers: dict[tuple[str, int], bool] = {}
+        self._answers: dict[tuple[str, int], bool | None] = {}
+        self._ended = Interrupt()
+        self._waited = 0.0
+        self._asking_since: float | None = None
         self._other: Reach | None = None
 
     def become(self, other: Reach) -> None:
@@ -86,19 +96,40 @@ class Reach:
         server = host.lower().rstrip("."), port
         with self._lock:
             if server not in self._answers:
-                self._answers[server] = self._ask is not None and self._ask(*server)
-            return self._answers[server]
+                self._answers[server] = self._asked(*server)
+            return self._answers[server] is True
 
-    @property
-    def refused(self) -> list[str]:
-        """The hosts that it was refused, as patterns."""
-        return [pattern_of(*server) for server, allowed in list(self._answers.items()) if not allowed]
+    def _asked(self, host: str, port: int) -> bool | None:
+        if self._ask is None or self._ended.cancelled:
+            return None
+        self._asking_since = time.monotonic()
+        try:
+            return self._ask(host, port, self._ended)
+        except Exception as error:  # not to be able to ask must not mean yes
+            log.warning("a connection could not be asked about: %s: %s", type(error).__name__, error, exc_info=True)
+            return None
+        finally:
+            self._waited, self._asking_since = self.waited(), None
+
+    def waited(self) -> float:
+        """For how many seconds the command has waited for answers: they do not count as its own time."""
+        since = self._asking_since
+        return self._waited + (time.monotonic() - since if since is not None else 0)
+
+    def end(self) -> None:
+        """The command has ended: a question that is open is withdrawn."""
+        self._ended.cancel("the command has ended")
+
+    def refused(self, *, by_user: bool) -> list[str]:
+        """The hosts that the command was refused, as patterns: by the user, or without a question."""
+        answer = False if by_user else None
+        return [pattern_of(*server) for server, given in list(self._answers.items()) if given is answer]
 
     def note(self, *, failed: bool) -> str:
         """For the result of the command: what it was refused, or when it ``failed`` to connect, what it can reach."""
-        refused, setting = self.refused, self._setting
-        if refused and self._ask is not None:
-            return f"the user refused the connection to {', '.join(refused)}"
+        by_user, refused, setting = self.refused(by_user=True), self.refused(by_user=False), self._setting
+        if by_user and not refused:
+            return f"the user refused the connection to {', '.join(by_user)}"
         is_auto = AUTO in setting
         reachable = (
             "package registries, the remotes of this workspace's repositories and hosts that terminal.network lists"
@@ -123,7 +154,7 @@ class SandboxNetwork(NamedTuple):
     #: Why there is none at all.
     offline: str = "the network is off (terminal.network)"
 
-    def reach(self, ask: Callable[[str, int], bool] | None = None) -> Reach | None:
+    def reach(self, ask: AskConnect | None = None) -> Reach | None:
         """What one command can connect to, where that is some hosts. ``ask`` decides about others."""
         return None if self.hosts is None else Reach(self.hosts, self.setting, ask)
 

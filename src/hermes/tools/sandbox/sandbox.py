@@ -18,7 +18,7 @@ from typing import TypeVar
 from hermes.tools.sandbox.backend import SandboxBackend
 from hermes.tools.sandbox.bubblewrap import TEMPORARY
 from hermes.tools.sandbox.launch import Launch
-from hermes.tools.sandbox.network import Reach, SandboxNetwork
+from hermes.tools.sandbox.network import AskConnect, Reach, SandboxNetwork
 from hermes.tools.sandbox.profile import SandboxProfile, is_inside
 from hermes.tools.sandbox.proxy import ProxyNetwork, proxy_variables
 from hermes.tools.sandbox.undone import UndoneChange
@@ -88,7 +88,7 @@ class Sandbox:
         """The temporary folder as a command sees it."""
         return TEMPORARY if self.backend.name == "bubblewrap" else self._temporary
 
-    def reach(self, ask: Callable[[str, int], bool] | None = None) -> Reach | None:
+    def reach(self, ask: AskConnect | None = None) -> Reach | None:
         """What one command in it can connect to, where that is some hosts. ``ask`` decides about others."""
         return None if self._proxy is None else self._network.reach(ask)
 

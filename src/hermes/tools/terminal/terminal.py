@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes.base.scope import Interrupt
 from hermes.tools.files.paths import resolve_path, why
@@ -18,6 +18,9 @@ from hermes.tools.terminal.child_process import ChildProcess, can_hold, start_co
 from hermes.tools.terminal.environment import withheld_hint
 from hermes.tools.terminal.output import BoundedOutput, shorten, strip_escapes
 from hermes.tools.terminal.prepared_shell import can_prepare
+
+if TYPE_CHECKING:
+    from hermes.tools.sandbox.network import AskConnect
 
 #: The exit code ``timeout(1)`` uses.
 _TIMED_OUT = 124
@@ -54,7 +57,11 @@ def run_terminal(args: Args, context: ToolContext) -> str:
         # It is a finding of its own, so the call was approved with it.
         outside = bool(args.get("outside_sandbox")) and context.confinements.can_leave(context.scope)
         confinement = context.confinements.of_command(
-            context.scope, context.cwd, outside=outside, only_reads=context.command.only_reads
+            context.scope,
+            context.cwd,
+            outside=outside,
+            only_reads=context.command.only_reads,
+            ask=_connections(context, asks=not args.get("background")),
         )
         cwd = _working_directory(args.get("workdir"), context, confinement)
         if args.get("background"):
@@ -99,7 +106,7 @@ def _run_in_foreground(
     interrupt = context.scope.interrupt
     try:
         child.release()
-        finished = _collect(child, output, time.monotonic() + timeout, interrupt)
+        finished = _collect(child, output, time.monotonic() + timeout, interrupt, confinement)
         if not finished or interrupt.cancelled:
             child.stop()
         _drain(child, output)
@@ -138,10 +145,20 @@ def _sandbox_note(confinement: Confinement, output: str, code: int, context: Too
     return note
 
 
-def _collect(child: ChildProcess, output: BoundedOutput, deadline: float, interrupt: Interrupt) -> bool:
+def _connections(context: ToolContext, *, asks: bool) -> AskConnect | None:
+    """Decides about hosts that the command does not reach. A background process outlives whom it could ask."""
+    may_connect = context.command.may_connect
+    if may_connect is None or asks:
+        return may_connect
+    return lambda host, port, _ended: may_connect(host, port, None)
+
+
+def _collect(
+    child: ChildProcess, output: BoundedOutput, deadline: float, interrupt: Interrupt, confinement: Confinement
+) -> bool:
     """Read until the shell exits: True. False at the deadline or on an interrupt."""
     while child.exit_code() is None:
-        remaining = deadline - time.monotonic()
+        remaining = deadline + confinement.waited() - time.monotonic()
         if remaining <= 0 or interrupt.cancelled:
             return False
         data = child.read(min(remaining, _LOOK_EVERY))

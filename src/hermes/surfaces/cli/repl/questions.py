@@ -208,11 +208,15 @@ class OneShotQuestions(PromptQuestions):
 
 def approval_question(request: ApprovalRequest, timeout: float | None = None) -> PromptQuestion[ApprovalAnswer]:
     """The question whether a tool call may run. An answer in other words refuses the call, and is the reason."""
+    from hermes.agent.approvals.connections import connects_to  # the prompt does not wait for it
+
     # The command is shown unredacted: redaction could hide a part of what the user decides about.
     subject = "\n".join(f"    {line}" for line in escape_hidden(request.subject).split("\n"))
     why = f"  {escape_hidden(request.description)} ({', '.join(request.rules)})" if request.rules else ""
     runs_command = builtin_declaration(request.tool).runs_commands
     action = "run this command" if runs_command else f"call {request.tool}"
+    host = connects_to(request.rules)
+    asked = f"Connect to {host}?" if host else f"The agent wants to {action}:"
     kept = "this [s]ession, [a]lways, " if request.can_be_kept else ""
 
     def read(line: str) -> ApprovalAnswer:
@@ -231,7 +235,7 @@ def approval_question(request: ApprovalRequest, timeout: float | None = None) ->
         return ApprovalAnswer(choice)
 
     return PromptQuestion(
-        text="\n".join(filter(None, [f"The agent wants to {action}:", subject, why, _coverage(request)])),
+        text="\n".join(filter(None, [asked, subject, why, _coverage(request)])),
         hint=f"[o]nce, {kept}or [d]eny (with a reason)?",
         label="allow? ",
         read=read,

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Set
 from hermes.base.errors import HermesError, did_you_mean
 from hermes.surfaces.commands.conversation import Conversation
 from hermes.surfaces.commands.text import columns, plural
-from hermes.tools.toolsets import ALIASES
+from hermes.tools.registry import Tool
+from hermes.tools.skills.skills import TOOL_NAMES as SKILL_TOOLS
+from hermes.tools.toolsets import ALIASES, why_not_offered
 from hermes.tools.toolsets import toolsets as all_toolsets
 
 
@@ -18,19 +20,26 @@ def tools(conversation: Conversation, arguments: str) -> str:
     host = conversation.host
     offered = {tool.name for tool in conversation.session.offered}
     rows = [
-        ("+" if tool.name in offered else "-", tool.name, tool.toolset, _note(conversation, tool.name))
+        ("+" if tool.name in offered else "-", tool.name, tool.toolset, _note(conversation, tool, offered))
         for tool in sorted(host.tools.all().values(), key=lambda tool: (tool.toolset, tool.name))
     ]
     signs = "+ the model has it. /tools disable NAME, /tools enable NAME"
     return "\n".join([*columns(rows, width=conversation.width), "", signs])
 
 
-def _note(conversation: Conversation, name: str) -> str:
-    tool = conversation.host.tools.all()[name]
+def _note(conversation: Conversation, tool: Tool, offered: Set[str]) -> str:
     notes = [f"plugin {tool.plugin}"] if tool.plugin else []
-    if not conversation.host.tools.is_available(tool):
-        notes.append("cannot work here")
+    if tool.name not in offered:
+        notes.append(_reason(conversation, tool))
     return ", ".join(notes)
+
+
+def _reason(conversation: Conversation, tool: Tool) -> str:
+    """Why the model does not have a tool."""
+    host, session = conversation.host, conversation.session
+    if tool.name in SKILL_TOOLS and not host.runtime.skills.usable(session.cwd, session.principal):
+        return "needs a skill (docs/skills.md)"
+    return why_not_offered(host.tools, tool, host.config.agent.disabled_toolsets)
 
 
 def toolsets(conversation: Conversation, arguments: str) -> str:
@@ -63,7 +72,8 @@ def _change(conversation: Conversation, arguments: str, noun: str, known: Mappin
     chosen = [tool for name, tool in sorted(registry.all().items()) if name in wanted and registry.is_available(tool)]
     missing = sorted(named - {tool.name for tool in chosen}) if action == "enable" else []
     session.offered = chosen
-    note = f" Cannot work here: {', '.join(missing)}." if missing else ""
+    reasons = "; ".join(f"{name} {_reason(conversation, registry.all()[name])}" for name in missing)
+    note = f" Not these: {reasons}." if missing else ""
     return f"From the next message on the model has {plural(len(chosen), 'tool')}.{note}"
 
 
