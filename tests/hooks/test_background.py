@@ -368,6 +368,8 @@ def test_repeated_misses_trip_a_breaker_that_tries_again_later(
         assert emit(hooks, "pre_llm_call") == []
     assert len(calls) == 3, "the breaker keeps more threads from being left behind"
     assert "plugin 'p': its pre_llm_call callback is switched off for 60 s after 3 failures in a row" in caplog.text
+    warned = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert not any("switched off after" in line for line in warned), "what is left out then is not worth a warning each"
     assert hooks.stats()[0].is_off
     assert hooks.stats()[0].failures == 6
     now += 61

@@ -19,6 +19,8 @@ from .named import KIT, Mutant
 ROOT = Path(__file__).parents[2]
 #: Seconds after which a mutant that hangs counts as caught.
 _HANG = 600.0
+#: What a run prints that came to its end, of pytest and of the kit.
+COMPLETE = "[100%]"
 
 
 class Verdict(NamedTuple):
@@ -85,7 +87,9 @@ class SourceCopy:
             )
         except subprocess.TimeoutExpired:
             return Verdict(True, "it hangs")
-        return Verdict(done.returncode != 0, done.stdout + done.stderr)
+        # A mutant may end the process early with a good exit code.
+        is_whole = COMPLETE in done.stdout
+        return Verdict(done.returncode != 0 or not is_whole, done.stdout + done.stderr)
 
 
 @contextmanager

@@ -17,12 +17,15 @@ NEAREST = {
         "tests/agent/test_pipelines.py tests/contract/test_delivery_matrix.py tests/agent/test_turn.py "
         "tests/agent/test_claims_and_results.py tests/agent/test_untrusted_results.py tests/agent/test_dispatch.py "
         "tests/agent/test_masking.py tests/agent/test_turn_record.py tests/agent/test_sent_messages.py "
-        "tests/agent/test_cut_off_turns.py"
+        "tests/agent/test_cut_off_turns.py tests/agent/approvals/test_late_answers.py"
     ),
-    "agent/approvals": "tests/agent/approvals tests/contract/test_delivery_matrix.py tests/agent/test_dispatch.py",
+    "agent/approvals": (
+        "tests/agent/approvals tests/contract/test_delivery_matrix.py tests/agent/test_dispatch.py "
+        "tests/contract/test_late_answers.py"
+    ),
     "journal/turns": (
         "tests/journal/test_turn_journal.py tests/journal/test_after_a_crash.py tests/journal/test_records.py "
-        "tests/agent/test_recovery.py tests/agent/test_turn_record.py"
+        "tests/agent/test_recovery.py tests/agent/test_turn_record.py tests/journal/usage/test_latency.py"
     ),
 }
 #: Only the quick ones of these: a mutant that lives is run against all of them.

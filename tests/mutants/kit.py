@@ -18,7 +18,7 @@ def main() -> int:
         conversation = HostConversation(folder / "recording.jsonl")
         answer, requests = _run(folder, conversation)
         found = conversation.breaches(answer, requests, platform="embedding")
-    print("\n".join(found))
+    print("\n".join(found) or "every check holds [100%]")
     return int(bool(found))
 
 

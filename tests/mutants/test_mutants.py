@@ -41,6 +41,13 @@ def test_the_kit_finds_nothing_in_the_source_as_it_is(copy: SourceCopy) -> None:
     assert not verdict.caught, verdict.output
 
 
+def test_a_mutant_that_ends_the_run_early_is_caught(copy: SourceCopy) -> None:
+    ending = "import os\nos._exit(0)\n"
+    with copy.changed("hooks/answers.py", ending):
+        assert copy.run(KIT).caught
+        assert copy.run("tests/hooks/test_zero_cost.py").caught
+
+
 @pytest.mark.parametrize("name", _FEW)
 def test_a_few_mutants_are_caught(copy: SourceCopy, name: str) -> None:
     [mutant] = [one for one in MUTANTS if one.name == name]

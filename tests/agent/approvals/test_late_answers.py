@@ -215,6 +215,46 @@ def test_plugins_are_asked_once_about_a_call_that_waits(home: Path, workdir: Pat
     assert [entry["source"] for entry in ran["middleware_trace"]] == ["changer"]
 
 
+def test_a_refusal_counts_for_what_only_a_plugin_wanted_approved(home: Path, workdir: Path) -> None:
+    """The process that goes on does not ask plugins again: without their stored reason the call would just run."""
+
+    def verdict(**_: Any) -> dict[str, str]:
+        return {"action": "approve", "message": "someone should look"}
+
+    with ScriptedProvider(by_step(tool_call("terminal", {"command": "touch ran"}), text("done"))) as provider:
+        waiting = Waiting(home, workdir, provider)
+        with waiting.process() as (host, session):
+            host.hooks.subscribe("pre_tool_call", "guard", verdict)
+            row = waiting.ask(session)
+        with waiting.process() as (host, session):
+            Questions(host.store).answer(row.id, "deny")
+            session.finish_open_turn()
+    assert waiting.outcome() == ("deny", "blocked")
+    assert not (workdir / "ran").exists()
+
+
+def test_an_answer_for_the_session_is_one_for_the_call_where_no_more_can_be_had(home: Path, workdir: Path) -> None:
+    """What hides text is approved once, whatever an answer from elsewhere asks for."""
+    hidden = f"{RISKY} # \u202e"
+    with ScriptedProvider(by_step(tool_call("terminal", {"command": hidden}), text("done"))) as provider:
+        waiting = Waiting(home, workdir, provider)
+        with waiting.process() as (host, session):
+            row = waiting.ask(session)
+            assert "hidden-text" in row.rules
+            Questions(host.store).answer(row.id, "session")
+            session.finish_open_turn()
+            used = Questions(host.store).get(row.id)
+            assert used is not None and used.state == "consumed"
+    assert waiting.outcome() == ("session", "ok")
+
+
+def test_what_the_owner_allowed_for_good_is_asked_for_a_caller(home: Path, workdir: Path) -> None:
+    with ScriptedProvider(by_step(tool_call("terminal", {"command": RISKY}), text("done"))) as provider:
+        waiting = Waiting(home, workdir, provider, principal="ada")
+        with waiting.process(allowlist=[RULE]) as (_, session):
+            assert RULE in waiting.ask(session).rules
+
+
 def test_calls_beside_the_one_that_waits(home: Path, workdir: Path) -> None:
     """Those that were announced with it wait too, and are told once; the second question comes after the first."""
     calls = [("read_file", {"path": "a"}), ("read_file", {"path": str(home / ".netrc")}), ("read_file", {"path": "b"})]
