@@ -9,7 +9,7 @@ from hermes.plugins.compat.names import ROOTS
 from hermes.plugins.ctx.offers import SELECTED_BY
 
 #: First words of the modules that upstream has, whether or not this host offers any of them.
-HOST_ROOTS = ROOTS | {"cli", "hermes_logging", "hermes_time", "model_tools", "toolsets", "tui_gateway"}
+HOST_ROOTS = ROOTS | {"cli", "hermes_logging", "toolsets", "tui_gateway"}
 
 WORKS = "does its job"
 LOADS = "loads"

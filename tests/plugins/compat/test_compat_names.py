@@ -151,7 +151,7 @@ def test_importlib_of_a_plugin_finds_them_and_that_of_others_does_not(rig: Rig) 
         (
             "from tools.web import x",
             ModuleNotFoundError,
-            "No module named 'tools.web'; this host offers tools.approval, tools.clarify_gateway",
+            "No module named 'tools.web'; this host offers tools.approval, tools.approval_context",
         ),
         ("from agent.plugin_llm import Nothing", ImportError, "cannot import name 'Nothing' from 'agent.plugin_llm'"),
         ("from agent import nothing", ImportError, "cannot import name 'nothing' from 'agent'"),

@@ -28,6 +28,8 @@ ROOTS = frozenset(
         "hermes_constants",
         "hermes_executor",
         "hermes_state",
+        "hermes_time",
+        "model_tools",
         "plugins",
         "providers",
         "run_agent",

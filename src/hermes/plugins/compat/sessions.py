@@ -90,4 +90,9 @@ def state(host: PluginHost) -> Names:
             return database() if hasattr(host.services, "session_file") else home_of(host) / "state.db"
         raise AttributeError(f"module 'hermes_state' has no attribute {name!r}")
 
-    return {"SessionDB": SessionDB, "__getattr__": lazily, "__lazy__": ("DEFAULT_DB_PATH",)}
+    return {
+        "SessionDB": SessionDB,
+        "_default_db_path": lambda: lazily("DEFAULT_DB_PATH"),
+        "__getattr__": lazily,
+        "__lazy__": ("DEFAULT_DB_PATH",),
+    }
