@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -17,7 +14,9 @@ from hermes.policy.files.code import GIT_FILES, HOME_FILES, LOGIN_FILES, PROJECT
 from hermes.policy.files.git_keys import runs_code
 from hermes.policy.judge import judge_write
 from hermes.tools.sandbox.backend import SandboxBackend
-from hermes.tools.sandbox.workspace.tree import WorkspaceTree
+from hermes.tools.sandbox.profile import make_profile
+from hermes.tools.sandbox.watch import AutoRunWatch
+from support.ordinary_user import as_ordinary_user, shared_folder
 from support.sandbox_rig import SandboxRig
 
 MakeRig = Callable[..., SandboxRig]
@@ -125,6 +124,11 @@ GIT_ATTEMPTS = {
         "mkdir sub",
         f"{_BARE.format('.git/objects/x')} core.fsmonitor ../e.sh && echo 'gitdir: ../.git/objects/x' > sub/.git",
         "cd sub; git status",
+    ),
+    "a file that the configuration includes": Attempt(
+        "git config include.path ../team.config && git config -f team.config color.ui auto",
+        "git config -f team.config core.fsmonitor ./e.sh",
+        "git status",
     ),
     "a worktree of its own": Attempt(
         _COMMIT,
@@ -328,94 +332,50 @@ def test_which_settings_run_code(key: str, value: str, found: bool) -> None:
     assert runs_code(key, value) is found
 
 
-# -- looking --------------------------------------------------------------------------------------------------------
+# -- undoing --------------------------------------------------------------------------------------------------------
 
 
-def marks(folder: Path) -> dict[str, set[str]]:
-    """What a look has to find, by the longest way."""
-    wanted = {".git", "HEAD", "objects", "refs", "commondir", "AGENTS.md"}
-    found: dict[str, set[str]] = {}
-    for place, folders, files in os.walk(folder):
-        if names := wanted.intersection((*folders, *files)):
-            found[place] = names
-        if place.endswith("/.git"):
-            folders[:] = [name for name in folders if name in ("modules", "worktrees")]
-    return found
+def test_a_locked_configuration_is_put_back(rig: SandboxRig) -> None:
+    owner(rig, "git config user.name Bob")
+    result = rig.run("git config core.fsmonitor ./e.sh; git config user.name Eve; touch .git/config.lock")
+    assert "core.fsmonitor" in result["undone"][0] and "put back" in result["undone"][0]
+    assert "fsmonitor" not in (rig.workspace / ".git/config").read_text()
 
 
-def change(folder: Path, chance: random.Random) -> None:
-    """Do something to some folder."""
-    folders = [place for place, _, _ in os.walk(folder)]
-    place = Path(chance.choice(folders))
-    other = Path(chance.choice(folders))
-    what = chance.randrange(6)
-    if what == 0:
-        (place / chance.choice(["a", "b", "modules", ".git", "objects"])).mkdir(exist_ok=True)
-    elif what == 1:
-        (place / chance.choice("xy") / "deep" / ".git" / "modules" / "m").mkdir(parents=True, exist_ok=True)
-    elif what == 2:
-        (place / chance.choice(["AGENTS.md", "HEAD", "commondir", "plain"])).touch()
-    elif what == 3 and place != folder:
-        shutil.rmtree(place)
-    elif place != folder and not other.is_relative_to(place):
-        shutil.rmtree(other / "moved", ignore_errors=True)
-        if place.exists() and other.exists():
-            place.rename(other / "moved")
+@pytest.mark.parametrize("place", ["tools", "tools/hooks"])
+def test_nothing_is_moved_or_written_through_a_link(rig: SandboxRig, place: str) -> None:
+    """What is undone must not become a way to write outside."""
+    autostart = rig.home / ".config" / "autostart"
+    autostart.mkdir(parents=True)
+    (autostart / "pre-commit").write_text("of the owner")
+    (rig.home / ".claude").mkdir()
+    (rig.home / ".claude" / "settings.json").write_text("of the owner")
+    owner(rig, "git config core.hooksPath tools/hooks; mkdir -p tools/hooks; echo mine > tools/hooks/pre-commit")
+    rig.run(f'ln -s {autostart} "$TMPDIR/undone"; mkdir -p .vscode; echo bad > .vscode/x.desktop')
+    rig.run(f"rm -rf {place}; ln -s {autostart} {place}; ln -s ~/.claude .claude; mkdir a; ln -s ~/.claude a/.claude")
+    assert sorted(path.name for path in autostart.iterdir()) == ["pre-commit"]
+    assert (autostart / "pre-commit").read_text() == "of the owner"
+    assert (rig.home / ".claude" / "settings.json").read_text() == "of the owner"
+    assert not (rig.workspace / ".vscode" / "x.desktop").exists()
+    assert not (rig.workspace / ".claude").is_symlink() and not (rig.workspace / "a/.claude").is_symlink()
 
 
-@pytest.mark.parametrize("kernel_tells", [True, False])
-@pytest.mark.parametrize("seed", range(20))
-def test_a_look_finds_what_is_there(
-    tmp_path: Path, seed: int, kernel_tells: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever happens between two looks, and with a kernel that watches few folders."""
-    if kernel_tells:
-        monkeypatch.setattr("hermes.tools.sandbox.workspace.inotify._most_watches", lambda: 4 if seed % 2 else 1_000)
-    else:
-        monkeypatch.setattr("hermes.tools.sandbox.workspace.inotify.FolderChanges.__init__", refuse)
-    tree = WorkspaceTree(str(tmp_path), ["AGENTS.md"])
-    chance = random.Random(seed)
-    for _ in range(25):
-        for _ in range(chance.randrange(6)):
-            change(tmp_path, chance)
-        assert {folder: set(names) for folder, names in tree.find().items()} == marks(tmp_path)
+def test_what_is_in_a_folder_that_was_closed_is_put_back() -> None:
+    with shared_folder() as folder:
+        folder.chmod(0o777)
 
+        def undo() -> tuple[str, list[str]]:
+            (folder / "project" / "a").mkdir(parents=True)
+            (folder / "project" / "a" / "AGENTS.md").write_text("mine")
+            profile = make_profile("workspace", str(folder / "project"), home=str(folder / "home"))
+            watch = AutoRunWatch(profile, str(folder / "undone"))
+            watch.command_starts()
+            (folder / "project" / "a" / "AGENTS.md").write_text("bad")
+            (folder / "project" / "a" / ".envrc").write_text("bad")
+            (folder / "project" / "a").chmod(0o555)
+            watch.command_ended()
+            return (folder / "project/a/AGENTS.md").read_text(), [
+                path.name for path in (folder / "project/a").iterdir()
+            ]
 
-def refuse(_changes: object) -> None:
-    raise OSError("too many")
-
-
-def test_more_changes_than_the_kernel_keeps(tmp_path: Path) -> None:
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    tree = WorkspaceTree(str(tmp_path), ["AGENTS.md"])
-    assert tree.find() == {}
-    most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
-    for number in range(most // 2 + 10):
-        made = tmp_path / f"f{number}"
-        made.touch()
-        made.unlink()
-    (tmp_path / "a" / "b" / "AGENTS.md").touch()
-    assert tree.find() == {str(tmp_path / "a" / "b"): {"AGENTS.md"}}
-
-
-def test_a_look_visits_only_folders_that_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It costs the same in a workspace of any size."""
-    for number in range(50):
-        (tmp_path / f"a{number}" / "b").mkdir(parents=True)
-    tree = WorkspaceTree(str(tmp_path), ["AGENTS.md"])
-    tree.find()
-    visited: list[str] = []
-    scan = WorkspaceTree._scan  # pyright: ignore[reportPrivateUsage]
-
-    def noting(self: WorkspaceTree, folder: str, *rest: Any) -> Any:
-        visited.append(folder)
-        return scan(self, folder, *rest)
-
-    monkeypatch.setattr(WorkspaceTree, "_scan", noting)
-    tree.find()
-    (tmp_path / "a7" / "b" / "plain.txt").touch()
-    tree.find()
-    assert visited == []
-    (tmp_path / "a7" / "b" / "new").mkdir()
-    tree.find()
-    assert visited == [str(tmp_path / "a7" / "b"), str(tmp_path / "a7" / "b" / "new")]
+        assert as_ordinary_user(undo) == ("mine", ["AGENTS.md"])

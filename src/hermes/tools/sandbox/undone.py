@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from contextlib import suppress
+from errno import ELOOP, EXDEV
+from itertools import count
 
 import msgspec
 
@@ -60,10 +63,8 @@ class UndoneChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def redo(self) -> str:
         """Make the change after all; one sentence about it."""
-        folder = os.path.dirname(self.path)
-        if os.path.realpath(folder) != folder:
-            return f"{self.did}; it could not be kept: {folder} leads elsewhere now"
         try:
+            _open_up(os.path.dirname(self.path))
             if self.keys is not None:
                 restore_keys(self.path, self.keys, self.keys_before)
             elif self.is_deleted:
@@ -81,7 +82,8 @@ msgspec.json.Decoder(UndoneChange)
 
 
 def write_state(path: str, mode: int, content: bytes) -> None:
-    """Replace what is at a path by a file or a link. Neither is followed."""
+    """Replace what is at a path by a file or a link. Neither is followed, and no link on the way to it."""
+    _open_up(os.path.dirname(path))
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with suppress(FileNotFoundError):
         # An empty folder may have taken its place.
@@ -93,3 +95,55 @@ def write_state(path: str, mode: int, content: bytes) -> None:
     with open(descriptor, "wb") as file:
         file.write(content)
         os.fchmod(descriptor, stat.S_IMODE(mode))
+
+
+def move_away(path: str, folder: str) -> str:
+    """Move a file or a link into a folder that commands can write to, too; its name there."""
+    _open_up(os.path.dirname(path))
+    target = _true_folder(folder)
+    try:
+        present = set(os.listdir(target))
+        name = next(name for number in count(1) if (name := f"{number}-{os.path.basename(path)}") not in present)
+        try:
+            os.rename(path, name, dst_dir_fd=target)
+        except OSError as error:
+            if error.errno != EXDEV:
+                raise
+            _copy(path, name, target)
+            os.unlink(path)
+    finally:
+        os.close(target)
+    return name
+
+
+def _copy(path: str, name: str, target: int) -> None:
+    """Copy a file or a link into a folder. A pipe or a device is not worth it."""
+    mode = os.lstat(path).st_mode
+    if stat.S_ISLNK(mode):
+        os.symlink(os.readlink(path), name, dir_fd=target)
+    elif stat.S_ISREG(mode):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(source, "rb") as content, open(os.open(name, flags, 0o600, dir_fd=target), "wb") as copy:
+            shutil.copyfileobj(content, copy)
+
+
+def _true_folder(folder: str) -> int:
+    """A descriptor of a folder, which is made if there is none. A link of that name would lead anywhere."""
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(folder, flags)
+    except OSError:  # a link, or a file
+        os.unlink(folder)
+        os.mkdir(folder, 0o700)
+        return os.open(folder, flags)
+
+
+def _open_up(folder: str) -> None:
+    """Make sure that entries of a folder can be changed. OSError when a link leads elsewhere on the way to it."""
+    if os.path.realpath(folder) != folder:
+        raise OSError(ELOOP, f"{folder} leads elsewhere now")
+    if os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK):
+        os.chmod(folder, stat.S_IMODE(os.stat(folder).st_mode) | stat.S_IRWXU)

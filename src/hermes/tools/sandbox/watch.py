@@ -7,18 +7,16 @@ before, repositories that a command makes, single keys of a git configuration, a
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from hermes.policy.files.code import GIT_FILES, first_parts
 from hermes.tools.files.guard import is_settled
 from hermes.tools.sandbox.git_config import CodeKeys, code_keys, restore_keys
 from hermes.tools.sandbox.profile import SandboxProfile, is_inside
-from hermes.tools.sandbox.undone import UndoneChange, write_state
+from hermes.tools.sandbox.undone import UndoneChange, move_away, write_state
 from hermes.tools.sandbox.workspace.repositories import HooksFolders, hooks_of, is_worktree, read_regular, used_folders
 from hermes.tools.sandbox.workspace.tree import WorkspaceTree, workspace_tree
 
@@ -65,6 +63,8 @@ class AutoRunWatch:
         self._undone = undone
         self._tree = tree or workspace_tree(profile.workspace)
         self._hooks = HooksFolders()
+        #: What configurations include, by their contents.
+        self._includes: dict[bytes, list[str]] = {}
         self._names = first_parts()
         # The tree finds those of projects by itself.
         names = tuple(f"/{name}" for found in self._names.values() for name in found)
@@ -128,7 +128,10 @@ class AutoRunWatch:
                 self._look_at_git(folder, tree, seen)
         for folder, names in marked.items():
             for first in names.intersection(self._names):
-                seen.places.update((os.path.join(folder, name), folder) for name in self._names[first])
+                path = os.path.join(folder, first)
+                # What a link leads to may be outside of the workspace, and is none of its files.
+                found = (first,) if os.path.islink(path) else self._names[first]
+                seen.places.update((os.path.join(folder, name), folder) for name in found)
         for place, owner in seen.places.items():
             for path in _files_of(place):
                 if (state := self._state(path, owner, seen)) is not None:
@@ -144,10 +147,26 @@ class AutoRunWatch:
         for name in GIT_FILES:
             path = os.path.join(folder, name)
             if name.startswith("config"):
-                if (state := self._state(path, owner, seen)) is not None:
-                    seen.configurations[path] = state
+                self._look_at_configuration(path, owner, seen)
             elif not name.endswith("/") and not (name == "commondir" and is_worktree(folder)):
                 seen.places[path] = owner
+
+    def _look_at_configuration(self, file: str, owner: str, seen: _Snapshot) -> None:
+        """A configuration of git, and those that it includes."""
+        state = self._state(file, owner, seen)
+        if state is None or file in seen.configurations:
+            return
+        seen.configurations[file] = state
+        content = state.content or b""
+        if b"[include" not in content.lower():
+            return
+        if content not in self._includes:
+            keys = code_keys(content) or {}
+            self._includes[content] = [path for key in keys if key.startswith("include") for path in keys[key]]
+        for path in self._includes[content]:
+            included = os.path.realpath(os.path.join(os.path.dirname(file), os.path.expanduser(path)))
+            if self._may_change(included):
+                self._look_at_configuration(included, os.path.dirname(included), seen)
 
     def _state(self, path: str, owner: str = "", seen: _Snapshot | None = None) -> _FileState | None:
         """A file as it is now. One that has not changed is not read again."""
@@ -191,17 +210,11 @@ class AutoRunWatch:
                 yield UndoneChange(path, f"deleted {path}, {_RUNS_CODE}", _put_back(path, known), is_deleted=True)
 
     def _move_away(self, path: str) -> str:
-        number = 1
-        while os.path.lexists(target := os.path.join(self._undone, f"{number}-{os.path.basename(path)}")):
-            number += 1
         try:
-            os.makedirs(self._undone, exist_ok=True)
-            shutil.move(path, target)
+            name = move_away(path, self._undone)
         except OSError as error:
-            with suppress(OSError):
-                os.unlink(path)
-            return f"it could not be removed: {error.strerror}" if os.path.lexists(path) else "it was deleted"
-        return f"it was moved to undone/{os.path.basename(target)} in TMPDIR"
+            return f"it could not be removed: {error.strerror}"
+        return f"it was moved to undone/{name} in TMPDIR"
 
     def _undo_configurations(self, after: _Snapshot) -> Iterator[UndoneChange]:
         before = self._before.configurations
@@ -222,7 +235,11 @@ class AutoRunWatch:
             elif changed := restore_keys(file, were, keys):
                 did = f"set {', '.join(changed)} in {file}, which makes git run a program"
                 made, was = ({key: found[key] for key in changed if key in found} for found in (keys, were))
-                yield UndoneChange(file, did, "it was undone", keys=made, keys_before=was)
+                # Git does not change a file that is locked, and whoever sets a key can lock it, too.
+                now = self._state(file)
+                is_undone = (_keys_of(now) if now else {}) == were
+                outcome = "it was undone" if is_undone else _put_back(file, known)
+                yield UndoneChange(file, did, outcome, keys=made, keys_before=was)
 
 
 def _keys_of(configuration: _FileState) -> CodeKeys | None:

@@ -117,6 +117,7 @@ class HooksFolders:
 
 def hooks_of(folder: str) -> Iterator[str]:
     """A folder of hooks, and the files and folders elsewhere that links make a part of it."""
+    folder = os.path.join(os.path.realpath(os.path.dirname(folder)), os.path.basename(folder))
     yield folder
     if os.path.islink(folder):
         yield os.path.realpath(folder)

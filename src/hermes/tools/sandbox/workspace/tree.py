@@ -96,8 +96,10 @@ class WorkspaceTree:
                 break
             try:
                 found = self._scan(folder, None if number < sure else known)
-            except OSError:
+            except OSError as error:
                 self._forget(folder)
+                if isinstance(error, PermissionError):
+                    self._unwatched.add(folder)  # a command may open it again
                 continue
             for gone in set(known.folders).difference(found.folders) if known else ():
                 self._forget(gone)
