@@ -48,7 +48,6 @@ _TEXT_OPTIONS = by_program(
         "go": "-exec -toolexec -vettool --exec --toolexec --vettool",
         "complete compgen": "-C",
         "wget": "--use-askpass",
-        "just": "--command",
         "mutt neomutt": "-e",
         "rclone": "--password-command",
         "restic": "--password-command",
@@ -59,6 +58,15 @@ _TEXT_OPTIONS = by_program(
         "entr": "-s",
     }
 )
+#: Options that are followed by a command: all words after them.
+_REST_OPTIONS = by_program(
+    {
+        "just nix": "-c --command",
+        "xterm urxvt rxvt st alacritty kitty foot konsole lxterminal wezterm": "-e",
+        "xfce4-terminal mate-terminal terminator": "-x",
+        "gnome-terminal": "-x --",
+    }
+)
 #: Options whose value is the program and its arguments, separated by commas.
 _COMMA_OPTIONS = by_program({"gcc g++ cc c++ clang clang++ gfortran": "-wrapper"})
 #: Options whose value is a command line only when it begins with a bar.
@@ -67,6 +75,7 @@ _GIT_ALIAS = re.compile(r"alias\..+", re.IGNORECASE)
 _SSH_COMMANDS = re.compile(
     r"(?:-o)?(?:proxy|local|remote|knownhosts|authorizedkeys|pkcs11)command\s*[= ]\s*(.*)", re.IGNORECASE | re.DOTALL
 )
+_MOST_RESTS = 3
 #: ``LocalCommand=``: a shorter word holds no command.
 _SHORTEST_SETTING = 13
 #: Settings of cargo, in ``--config KEY=VALUE`` or in a variable.
@@ -94,6 +103,10 @@ def texts_among(call: Call) -> list[str]:
     found = _values(call, options.split()) if options else []
     if options := _PIPE_OPTIONS.get(program):
         found += [value.lstrip("|! ") for value in _values(call, options.split()) if value[:1] in ("|", "!")]
+    if options := _REST_OPTIONS.get(program):
+        # The first of them may be a value of another option.
+        places = [at for at, word in enumerate(call.args) if word in options.split()][:_MOST_RESTS]
+        found += [" ".join(map(_as_word, call.args[at + 1 :])) for at in places]
     if options := _COMMA_OPTIONS.get(program):
         found += [value.replace(",", " ") for value in _values(call, options.split())]
     for word in call.args:

@@ -1,9 +1,10 @@
-"""Project files by which a program starts others: makefiles, package scripts, and build files that are code."""
+"""Files by which a program starts others: makefiles, package scripts, build files that are code, settings."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, cast
+import re
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from hermes.policy.call import Call, without_version
 from hermes.policy.programs.launchers import STANDARD_INPUT, run_flow, run_text
@@ -41,6 +42,44 @@ _CODE = by_program(
     }
 )
 _LANGUAGES = {"py": "python3", "js": "node", "SConstruct": "python3", "Rakefile": "ruby"}
+
+
+class _Settings(NamedTuple):
+    """A kind of settings with commands in them: which words of a call are such files, and what is a command."""
+
+    pattern: re.Pattern[str]
+    #: Whether operands are files; the letter and the name of an option for a file; the usual file.
+    operands: bool = False
+    letter: str = ""
+    option: str = ""
+    usual: tuple[str, ...] = ()
+
+
+def _lines(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.MULTILINE)
+
+
+_SETTINGS = by_program(
+    {
+        "logrotate": _Settings(
+            _lines(
+                r"^[ \t]*(?:(?:pre|post)rotate|(?:first|last)action|preremove)[ \t]*\n((?:(?![ \t]*endscript).*\n)*)"
+            ),
+            operands=True,
+        ),
+        "ansible-playbook ansible-pull": _Settings(
+            _lines(
+                r"^[ \t]*(?:-[ \t]+)?(?:(?:ansible\.builtin\.)?(?:shell|command|raw)|cmd)[ \t]*:[ \t]*"
+                r"(?:[|>][-+]?[ \t]*\n[ \t]*)?(.+)"
+            ),
+            operands=True,
+        ),
+        "supervisord": _Settings(_lines(r"^command[ \t]*=[ \t]*(.+)"), letter="c", option="configuration"),
+        "foreman honcho overmind hivemind goreman forego": _Settings(
+            _lines(r"^[\w-]+:[ \t]*(.+)"), letter="f", option="procfile", usual=("Procfile",)
+        ),
+    }
+)
 #: Words with which such a program runs nothing of the project.
 _QUESTIONS = names("--version -V --help -h list show freeze config cache view outdated search")
 
@@ -52,6 +91,8 @@ def run_project_files(shell: Shell, call: Call) -> None:
         _makefile(shell, call)
     elif program in _SCRIPTS:
         _scripts(shell, call)
+    elif program in _SETTINGS:
+        _settings(shell, call, _SETTINGS[program])
     elif (files := _CODE.get(without_version(program))) and _QUESTIONS.isdisjoint(call.args[:1]):
         for name in files:
             # Only a file of this command line or session: the others are the owner's.
@@ -75,6 +116,23 @@ def _scripts(shell: Shell, call: Call) -> None:
             if key in wanted:
                 with shell.subshell(**trust):
                     run_text(shell, call, line)
+
+
+def _settings(shell: Shell, call: Call, kind: _Settings) -> None:
+    """The commands in a file of settings."""
+    named = call.values(kind.letter, kind.option) if kind.option else []
+    for name in [*named, *(call.options.operands if kind.operands else ())] or kind.usual:
+        trust: dict[str, object] = {}
+        text = shell.content_of(name).text
+        if text is None and (script := shell.script_at(name)):
+            text, trust = script.text, script.trust
+        for command in kind.pattern.findall(text or ""):
+            with shell.subshell(**trust):
+                run_text(shell, call, _without_quotes(command.strip()))
+
+
+def _without_quotes(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
 def _table(text: str, name: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ _TOOLS = (
     "confluent stripe twilio sendgrid auth0 okta circleci travis buildkite-agent jenkins-cli tkn glab gh hub restic "
     "borg duplicity kopia rdiff-backup tarsnap burp b3 zfs-auto-snapshot ceph rbd rados gluster mongorestore cockroach "
     "ysqlsh yugabyted dolt lakectl dvc databricks snow dbt prefect airflow dagster salt salt-call puppet chef knife "
+    "ansible-playbook ansible-pull "
     "teleport tsh tctl okteto tilt skaffold devspace garden ngrok cloudflared cf faas-cli fn meltano fivetran "
     "sentry-cli datadog-ci newrelic pagerduty launchdarkly ldcli contentful sanity shopify wp drush ghost nixops "
     "colmena deploy-rs hcp keybase step certbot acme.sh lego porkbun cli53 flarectl dnscontrol octodns tailscale "
