@@ -17,7 +17,7 @@ from hermes.tools.sandbox.backend import SandboxBackend
 from hermes.tools.sandbox.profile import make_profile
 from hermes.tools.sandbox.watch import AutoRunWatch
 from support.ordinary_user import as_ordinary_user, shared_folder
-from support.sandbox_rig import SandboxRig
+from support.sandbox_rig import SandboxRig, real_backend
 
 MakeRig = Callable[..., SandboxRig]
 
@@ -215,9 +215,24 @@ def test_nothing_is_left_that_makes_such_a_file_later(make_rig: MakeRig, bubblew
         os.open(rig.workspace / "go", os.O_WRONLY | os.O_NONBLOCK)
 
 
-def test_more_files_than_one_look_takes(rig: SandboxRig) -> None:
-    rig.run("mkdir .vscode && cd .vscode && touch $(seq 2500) && touch tasks.json")
+def test_more_files_than_one_look_takes(rig: SandboxRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermes.tools.sandbox.watch._MOST_FILES", 10)
+    rig.run("mkdir .vscode && cd .vscode && touch $(seq 25) && touch tasks.json")
     assert list((rig.workspace / ".vscode").iterdir()) == []
+
+
+def test_files_of_the_owner_stay_in_a_folder_with_more_than_one_look_takes(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.tools.sandbox.watch._MOST_FILES", 10)
+    rig = make_rig(real_backend("landlock"))
+    folder = rig.workspace / ".vscode"
+    folder.mkdir()
+    for number in range(30):
+        (folder / f"{number}.json").write_text("mine")
+    rig.run("rm .vscode/1*.json; touch .vscode/new.json")
+    left = {path.name for path in folder.iterdir()}
+    assert {f"{number}.json" for number in range(30) if not str(number).startswith("1")} <= left
 
 
 def test_ordinary_work_is_left_alone(rig: SandboxRig) -> None:

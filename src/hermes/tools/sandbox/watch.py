@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from hermes.policy.files.code import GIT_FILES, first_parts
@@ -24,8 +24,8 @@ from hermes.tools.sandbox.workspace.tree import WorkspaceTree, workspace_tree
 _MOST_BYTES = 4_194_304
 _MOST_BYTES_OF_ALL = 67_108_864
 _RUNS_CODE = "which runs code by itself"
-#: Files that are looked at in one folder.
-_MOST_FILES = 2_000
+#: Files that are looked at in one folder of the list.
+_MOST_FILES = 20_000
 #: Another command may make more of them all the time.
 _MOST_LOOKS = 100
 
@@ -50,6 +50,8 @@ class _Snapshot:
     configurations: dict[str, _FileState] = field(default_factory=dict[str, _FileState])
     #: Files and folders that were looked at, with the folder that each belongs to.
     places: dict[str, str] = field(default_factory=dict[str, str])
+    #: Those of them with more files than are looked at: which ones are seen may change by itself.
+    crowded: set[str] = field(default_factory=set[str])
     #: How much more content may be kept.
     room: int = _MOST_BYTES_OF_ALL
 
@@ -133,7 +135,10 @@ class AutoRunWatch:
                 found = (first,) if os.path.islink(path) else self._names[first]
                 seen.places.update((os.path.join(folder, name), folder) for name in found)
         for place, owner in seen.places.items():
-            for path in _files_of(place):
+            for number, path in enumerate(_files_of(place)):
+                if number >= _MOST_FILES:
+                    seen.crowded.add(place)
+                    break
                 if (state := self._state(path, owner, seen)) is not None:
                     seen.files[path] = state
         return seen
@@ -196,7 +201,7 @@ class AutoRunWatch:
         for path, state in after.files.items():
             known = before.files.get(path)
             if known is None:
-                if _was_moved(state, before.files, after.files):
+                if _was_moved(state, before.files, after.files) or _is_in(path, before.crowded):
                     continue
                 did, outcome = f"made {path}, {_RUNS_CODE}", self._move_away(path)
                 yield UndoneChange(path, did, outcome, state.mode, state.content)
@@ -206,7 +211,7 @@ class AutoRunWatch:
         for path, known in before.files.items():
             # A repository that was deleted takes its hooks along.
             owner = next((owner for place, owner in before.places.items() if is_inside(path, place)), "")
-            if path not in after.files and os.path.isdir(owner):
+            if path not in after.files and os.path.isdir(owner) and not _is_in(path, after.crowded):
                 yield UndoneChange(path, f"deleted {path}, {_RUNS_CODE}", _put_back(path, known), is_deleted=True)
 
     def _move_away(self, path: str) -> str:
@@ -258,6 +263,10 @@ def _was_moved(state: _FileState, before: Mapping[str, _FileState], after: Mappi
     )
 
 
+def _is_in(path: str, places: Iterable[str]) -> bool:
+    return any(is_inside(path, place) for place in places)
+
+
 def _files_of(place: str) -> Iterator[str]:
     """The files in a folder, or the file itself. Sample hooks of git never run."""
     try:
@@ -267,13 +276,9 @@ def _files_of(place: str) -> Iterator[str]:
     if not stat.S_ISDIR(mode):
         yield place
         return
-    count = 0
     for folder, folders, files in os.walk(place):
         for name in (*files, *(name for name in folders if os.path.islink(os.path.join(folder, name)))):
             if not name.endswith(".sample"):
-                count += 1
-                if count > _MOST_FILES:
-                    return
                 yield os.path.join(folder, name)
 
 
