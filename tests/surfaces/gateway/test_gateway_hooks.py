@@ -140,6 +140,24 @@ def test_a_turn_that_fails_has_its_end_without_an_answer(rig: GatewayRig) -> Non
     assert (event, context["message"], context["response"]) == ("agent:end", "hello", "")
 
 
+def test_a_chat_that_was_idle_for_too_long_has_a_new_session(rig: GatewayRig) -> None:
+    folder = write(rig.home, "notes", ["session:start", "session:end", "session:reset"])
+    running = start(rig, "hooks/notes", idle_timeout=3600)
+    client = rig.client()
+    client.ask("hello")
+    wait_until(lambda: not running.gateway._chats, "the chat to have nothing to do")  # pyright: ignore[reportPrivateUsage]
+    running.gateway.config.idle_timeout = 0.000001
+    # The gateway looks for idle chats now and then itself.
+    wait_until(lambda: running.gateway.expire_idle() or len(told(folder)) > 1, "the end of the session")
+    running.gateway.config.idle_timeout = 3600
+    client.ask("hello again")
+    events = told(folder, 4)
+    assert [event for event, _ in events] == ["session:start", "session:end", "session:reset", "session:start"]
+    first, ended, reset, second = (context["session_id"] for _, context in events)
+    assert (first, reset) == (ended, second) and first != second
+    assert {context["user_id"] for _, context in events} == {"alice"}
+
+
 def test_a_handler_that_fails_costs_no_turn_and_is_named(rig: GatewayRig, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     folder = write(rig.home, "broken", ["gateway:startup", "agent:start"], then="raise ValueError(what)")
