@@ -14,7 +14,8 @@ import pytest
 from hermes.policy import judge_command
 from hermes.policy.registries import REGISTRY_HOSTS
 from hermes.tools.sandbox.backend import SandboxBackend
-from hermes.tools.sandbox.network import host_of, is_allowed, network_of, remote_hosts
+from hermes.tools.sandbox.network import is_allowed, network_of
+from hermes.tools.sandbox.remotes import host_of, remote_hosts
 from hermes.tools.sandbox.workspace.tree import workspace_tree
 from support.git_server import serve_git
 from support.sandbox_rig import SandboxRig, outside
@@ -101,11 +102,11 @@ def test_a_list_of_hosts_is_an_error_where_it_cannot_be_enforced(make_rig: MakeR
     assert not (rig.workspace / "ran.txt").exists()
 
 
-def test_a_program_of_the_owner_has_the_network_that_the_owner_has(folder: Path) -> None:
+def test_a_program_of_the_owner_has_the_network_that_the_owner_has() -> None:
     """A hook command, an MCP server: no list of hosts holds them, because no model chose what they do."""
-    assert network_of("auto", workspace_tree(str(folder)), is_program=True).is_on
-    assert not network_of("auto", workspace_tree(str(folder)), is_program=True, principal="bob").is_on
-    assert network_of("off", workspace_tree(str(folder)), is_program=True, is_attended=True).hosts is None
+    assert network_of("auto", is_program=True).is_on
+    assert not network_of("auto", is_program=True, principal="bob").is_on
+    assert network_of("off", is_program=True, is_attended=True).hosts is None
 
 
 # -- which hosts ----------------------------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ def test_servers_of_the_command_itself_are_reached_on_loopback(make_rig: MakeRig
 
 
 def test_the_registries_are_one_table_for_the_sandbox_and_the_judge(folder: Path) -> None:
-    hosts = network_of("auto", workspace_tree(str(folder))).hosts or ()
+    hosts = network_of("auto").hosts or ()
     for host in REGISTRY_HOSTS:
         assert is_allowed(host, 443, hosts)
         assert not judge_command(f"pip install --index-url=https://{host}/simple kiwi", cwd=str(folder)).findings
@@ -202,6 +203,7 @@ def test_which_hosts_a_list_allows() -> None:
         ("file:///srv/project.git", ""),
         ("C:/project", ""),
         ("https://[bad", ""),
+        ("http://169.254.169.254/latest", ""),
     ],
 )
 def test_the_host_of_a_remote(url: str, host: str) -> None:
@@ -239,8 +241,32 @@ def test_a_push_to_a_remote_of_the_workspace(make_rig: MakeRig, bubblewrap: Sand
 def test_a_remote_that_a_command_adds_is_not_reached(make_rig: MakeRig, bubblewrap: SandboxBackend, web: int) -> None:
     rig = make_rig(bubblewrap)
     rig.git("init", "-q")
-    rig.works(f"git remote add origin http://127.0.0.1:{web}/project.git")
-    assert rig.run(f"no_proxy= {_GET.format(host='127.0.0.1', port=web)}")["exit_code"] != 0
+    get = f"no_proxy= {_GET.format(host='127.0.0.1', port=web)}"
+    rig.works(f"mkdir sub && git -C sub init -q && git -C sub remote add origin http://127.0.0.1:{web}/project.git")
+    assert rig.run(get)["exit_code"] != 0
+    # Neither by the sandbox of another folder, or of commands that only read, nor in a later run.
+    rig.context.cwd = rig.workspace / "sub"
+    assert rig.run(get)["exit_code"] != 0
+    rig.context.command.only_reads = True
+    assert rig.run(get)["exit_code"] != 0
+    rig.close()
+    later = make_rig(bubblewrap)
+    assert later.run(get)["exit_code"] != 0
+    named = make_rig(bubblewrap, network=["auto", f"127.0.0.1:{web}"])
+    assert named.works(get) == "path /page?a=b"
+
+
+def test_a_remote_that_the_owner_adds_counts_in_the_next_run(
+    make_rig: MakeRig, bubblewrap: SandboxBackend, web: int
+) -> None:
+    rig = make_rig(bubblewrap)
+    rig.git("init", "-q")
+    rig.works("git remote add other https://added.example/project.git")
+    rig.close()
+    rig.git("remote", "add", "origin", f"http://127.0.0.1:{web}/project.git")
+    later = make_rig(bubblewrap)
+    assert later.works(f"no_proxy= {_GET.format(host='127.0.0.1', port=web)}") == "path /page?a=b"
+    assert "added.example was refused" in later.run(_GET.format(host="added.example", port=80))["sandbox"]
 
 
 @pytest.mark.parametrize("form", ["ssh://git@localhost:{port}/project.git", "http://localhost:{port}/project.git"])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hermes.tools.sandbox.network import AskConnect, Reach, SandboxNetwork
     from hermes.tools.sandbox.profile import SandboxMode
     from hermes.tools.sandbox.proxy import ProxyNetwork
+    from hermes.tools.sandbox.remotes import RemoteHosts
     from hermes.tools.sandbox.sandbox import PrivateFolder, Sandbox
     from hermes.tools.sandbox.undone import UndoneChange
     from hermes.tools.sandbox.workspace.repositories import HooksFolders
@@ -126,6 +127,7 @@ class Confinements:
         self._hooks: HooksFolders | None = None
         self._folders: dict[str, PrivateFolder] = {}
         self._proxy: ProxyNetwork | None = None
+        self._remotes: RemoteHosts | None = None
 
     # -- confinements -------------------------------------------------------------------------------------------
 
@@ -308,7 +310,7 @@ class Confinements:
 
         network = network_of(
             "off" if wanted.use == "script" else self._settings.network,
-            tree,
+            lambda: self._remote_hosts().of(tree),
             principal=wanted.principal,
             is_attended=self._is_attended,
             is_program=wanted.use != "command",
@@ -320,6 +322,13 @@ class Confinements:
                 f"Install bubblewrap, or: hermes config set terminal.network off"
             )
         return network
+
+    def _remote_hosts(self) -> RemoteHosts:
+        from hermes.tools.sandbox.remotes import RemoteHosts
+
+        file = None if self._hermes_home is None else self._hermes_home / "cache" / "remotes.json"
+        self._remotes = self._remotes or RemoteHosts(file)
+        return self._remotes
 
     def _proxy_network(self) -> ProxyNetwork:
         from hermes.tools.sandbox.proxy import ProxyNetwork
@@ -397,6 +406,9 @@ class Confinements:
             self._sandboxes.clear()
             self._trees.clear()
             proxy, self._proxy = self._proxy, None
+            remotes, self._remotes = self._remotes, None
+        if remotes is not None:
+            remotes.close()
         if proxy is not None:
             proxy.close()
         for folder in folders:

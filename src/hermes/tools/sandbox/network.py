@@ -6,26 +6,16 @@ Hosts are patterns: ``example.org`` and ``*.example.org`` for the ports 80 and 4
 from __future__ import annotations
 
 import logging
-import os
-import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
-from urllib.parse import urlsplit
 
 from hermes.base.scope import Interrupt
-from hermes.tools.sandbox.workspace.repositories import git_folders, read_regular, working_trees
-from hermes.tools.sandbox.workspace.tree import WorkspaceTree
 
 log = logging.getLogger("hermes.sandbox")
 
 _USUAL_PORTS = frozenset({80, 443})
-_SSH_PORT = 22
-_GIT_PORT = 9418
-#: Ports of the ways in which git reaches a remote, where they are not the usual ones.
-_PORTS = {"ssh": _SSH_PORT, "git+ssh": _SSH_PORT, "ssh+git": _SSH_PORT, "git": _GIT_PORT}
-_LONGEST_CONFIGURATION = 262_144
 
 #: The member of a list that stands for what ``auto`` gives.
 AUTO = "auto"
@@ -161,7 +151,7 @@ class SandboxNetwork(NamedTuple):
 
 def network_of(
     setting: NetworkSetting,
-    tree: WorkspaceTree,
+    remotes: Callable[[], Iterable[str]] = tuple[str],
     *,
     principal: str = "",
     is_attended: bool = False,
@@ -188,58 +178,5 @@ def network_of(
         return SandboxNetwork(setting=setting, offline=_NO_PROXY)
     from hermes.policy.registries import REGISTRY_HOSTS
 
-    hosts = dict.fromkeys((*named, *remote_hosts(tree), *REGISTRY_HOSTS))
+    hosts = dict.fromkeys((*named, *remotes(), *REGISTRY_HOSTS))
     return SandboxNetwork(hosts=tuple(hosts), setting=setting)
-
-
-# -- the remotes of repositories ---------------------------------------------------------------------------------------
-
-_SECTION = re.compile(r'\s*\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)')
-_KEY = re.compile(r"\s*([A-Za-z][\w-]*)\s*=\s*(.*?)\s*$")
-#: ``git@example.org:path``; a path of one letter before the colon would be a drive.
-_SHORT = re.compile(r"(?:[^/@:\s]+@)?(\[[^\]\s]+\]|[^/:@\s\[\]]{2,}):(?!//)")
-
-
-def remote_hosts(tree: WorkspaceTree) -> list[str]:
-    """The hosts of the remotes of every repository in and around a workspace, as patterns."""
-    values: list[tuple[str, str, str]] = []
-    for repository in working_trees(tree):
-        for folder in git_folders(repository):
-            values += _settings(os.path.join(folder, "config"))
-    urls = [value for section, _, value in values if section == "remote"]
-    values += _settings(os.path.expanduser("~/.gitconfig"))
-    shorthands = {value: name for section, name, value in values if section == "url" and value}
-    found = (host_of(_written_out(url, shorthands)) for url in urls)
-    return list(dict.fromkeys(host for host in found if host))
-
-
-def _settings(file: str) -> Iterator[tuple[str, str, str]]:
-    """The addresses and shorthands that a configuration of git has: section, its name, value."""
-    section, name = "", ""
-    for line in os.fsdecode(read_regular(file, _LONGEST_CONFIGURATION) or b"").splitlines():
-        rest = line
-        if started := _SECTION.match(line):
-            section, name, rest = started[1].lower(), started[2] or "", started[3]
-        key = _KEY.match(rest)
-        wanted = {"remote": ("url", "pushurl"), "url": ("insteadof", "pushinsteadof")}.get(section, ())
-        if key and key[1].lower() in wanted:
-            yield section, name, key[2].strip('"')
-
-
-def _written_out(url: str, shorthands: Mapping[str, str]) -> str:
-    fitting = [short for short in shorthands if url.startswith(short)]
-    longest = max(fitting, key=len, default="")
-    return shorthands[longest] + url.removeprefix(longest) if longest else url
-
-
-def host_of(url: str) -> str:
-    """The host of a remote, as a pattern; empty for one on this machine's disk."""
-    if "://" not in url:
-        short = _SHORT.match(url)
-        return pattern_of(short[1].strip("[]"), _SSH_PORT) if short else ""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
-        return ""
-    return pattern_of(host, port or _PORTS.get(parts.scheme, 443)) if host and parts.scheme != "file" else ""
