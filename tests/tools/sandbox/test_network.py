@@ -15,7 +15,7 @@ from hermes.policy import judge_command
 from hermes.policy.registries import REGISTRY_HOSTS
 from hermes.tools.sandbox.backend import SandboxBackend
 from hermes.tools.sandbox.network import is_allowed, network_of
-from hermes.tools.sandbox.remotes import host_of, remote_hosts
+from hermes.tools.sandbox.workspace.remotes import host_of, remote_hosts
 from hermes.tools.sandbox.workspace.tree import workspace_tree
 from support.git_server import serve_git
 from support.sandbox_rig import SandboxRig, outside

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from hermes.tools.sandbox.network import AskConnect, Reach, SandboxNetwork
     from hermes.tools.sandbox.profile import SandboxMode
     from hermes.tools.sandbox.proxy import ProxyNetwork
-    from hermes.tools.sandbox.remotes import RemoteHosts
     from hermes.tools.sandbox.sandbox import PrivateFolder, Sandbox
     from hermes.tools.sandbox.undone import UndoneChange
+    from hermes.tools.sandbox.workspace.remotes import RemoteHosts
     from hermes.tools.sandbox.workspace.repositories import HooksFolders
     from hermes.tools.sandbox.workspace.tree import WorkspaceTree
 
@@ -324,7 +324,7 @@ class Confinements:
         return network
 
     def _remote_hosts(self) -> RemoteHosts:
-        from hermes.tools.sandbox.remotes import RemoteHosts
+        from hermes.tools.sandbox.workspace.remotes import RemoteHosts
 
         file = None if self._hermes_home is None else self._hermes_home / "cache" / "remotes.json"
         self._remotes = self._remotes or RemoteHosts(file)
