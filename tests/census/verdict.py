@@ -32,8 +32,9 @@ _NO_HOOK = re.compile(r"there is no hook '([^']+)'")
 #: What errors say when something outside of this machine, a secret or a setting is missing.
 _OUTSIDE = re.compile(
     r"api[ _-]?key|token|credential|password|not configured|not set\b|not connected|not running|not initiali[sz]ed|"
-    r"not paired|not found|environment variable|unauthori[sz]ed|sign in|log ?in\b|connect|timed out|resolve|network|"
-    r"census lets|unreachable|never became reachable|missing [A-Z_]{4,}|client ID|config file|settings?\b",
+    r"not paired|environment variable|unauthori[sz]ed|sign in|log ?in\b|connect|timed out|resolve|network|"
+    r"census lets|unreachable|never became reachable|client ID|config file|settings?\b|"
+    r"(?-i:missing [A-Z_]{4,}|[A-Z_]{6,} is required)",
     re.IGNORECASE,
 )
 _PACKAGE = re.compile(
@@ -45,7 +46,8 @@ _HOST = re.compile(
     rf"\b(?:{'|'.join(sorted(ROOTS))})\.[a-z_]+|PluginContext|this host|Unknown tool|HERMES_", re.IGNORECASE
 )
 #: The methods of ``ctx`` take what upstream's take, and more.
-_OTHER_CALL = re.compile(r"PluginContext\.\w+\(\) (missing|got an unexpected)")
+_OTHER_CALL = re.compile(r"PluginContext\.\w+\(\) (missing|got an unexpected)|no attribute 'register'$")
+_NEWER = re.compile(r"Hermes >= ?0\.\d+")
 _OF_CODE = re.compile(r"(AttributeError|TypeError|ImportError|NotImplementedError)")
 
 
@@ -61,12 +63,14 @@ def judge(trial: dict[str, Any]) -> Verdict:
     if "needs_python" in trial:
         return Verdict(PACKAGE, f"Python {trial['needs_python']}")
     if trial.get("timed_out"):
-        return Verdict(NETWORK, "it did not end in time")
+        return Verdict(OURS, "it did not end in time")
     if "host_error" in trial:
         return Verdict(OURS, str(trial["host_error"]))
     plugins: list[dict[str, Any]] = trial["plugins"]
     failed = [one for one in plugins if one["status"] == "failed"]
     if not plugins or (failed and not trial["is_loaded"]):
+        if any("model provider" in text for one in failed for text in one["problems"]):
+            return Verdict(OURS, failed[0]["problems"][0])
         return _of_error(failed[0]["failure"] or failed[0]["error"]) if failed else Verdict(OURS, "it was not found")
     if trial.get("status") != "completed":
         return Verdict(OURS, str(trial.get("error")))
@@ -150,6 +154,8 @@ def _of_error(text: str) -> Verdict:
         return Verdict(OURS if is_ours else PACKAGE, f"{absent[2]}.{absent[1]}")
     if _PACKAGE.search(text):
         return Verdict(PACKAGE, text)
+    if _NEWER.search(text):
+        return Verdict(OURS, text)
     if _OTHER_CALL.search(text):
         return Verdict(BROKEN, text)
     if (_OF_CODE.search(text) or "Unknown tool" in text) and _HOST.search(text):

@@ -218,6 +218,16 @@ def test_a_useless_registration_is_a_problem_on_record(home: Path, workdir: Path
         ]
 
 
+def test_a_provider_may_be_registered_later(home: Path, workdir: Path) -> None:
+    later = "from providers import register_provider\n"
+    later += "def register(ctx):\n    ctx.register_command('add', lambda raw: register_provider({'name': 'acme', "
+    later += "'base_url': 'https://acme.example/v1'}))\n"
+    write_plugin(home, "smith", later)
+    with host_for(home, workdir, plugins=PluginsConfig(enabled=["smith"])) as host:
+        host.plugins.commands["add"].handler("")
+        assert [offer.name for offer in host.plugins.plugins["smith"].waiting] == ["acme"]
+
+
 def test_a_client_of_a_plugin_is_not_used_and_the_user_is_told(home: Path, workdir: Path) -> None:
     own = ON_IMPORT.replace("    name =", "    create_client = lambda self, **options: None\n    name =")
     write_plugin(home, "acme", own.format(url="https://acme.example/v1"), KIND.format(name="acme"))

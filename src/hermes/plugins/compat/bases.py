@@ -142,9 +142,15 @@ class TTSProvider(Provider):
         return _first_id(self.list_voices())
 
 
-@_abstract("transcribe")
 class TranscriptionProvider(Provider):
     """Turns speech into text."""
+
+    # Plugins compare the signature with the one that they know.
+    def transcribe(
+        self, file_path: str, *, model: str | None = None, language: str | None = None, **extra: Any
+    ) -> dict[str, Any]:
+        """The text of a recording."""
+        raise NotImplementedError(f"{self.name} does not transcribe")
 
 
 @_abstract(

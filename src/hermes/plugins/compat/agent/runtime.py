@@ -104,18 +104,17 @@ def _calling_plugin(host: PluginHost) -> str:
         if frame.f_back is None:
             break
         frame = frame.f_back
-    raise PluginError("call_llm does not know which plugin calls it; use ctx.llm.complete instead")
+    raise PluginError("the host does not know which plugin calls; use the methods of ctx instead")
 
 
 def providers(host: PluginHost) -> Names:
     """``providers``: register a model provider without ``ctx``."""
 
     def register_provider(profile: Any) -> None:
-        """``ctx.register_model_provider`` of the plugin that is being loaded."""
+        """``ctx.register_model_provider`` of the plugin that is being loaded, later of the one that calls."""
         loading = [context for context in host.contexts.values() if context.loading]
-        if not loading:
-            raise PluginError("register_provider works while a plugin is loaded; later use ctx.register_model_provider")
-        loading[-1].register_model_provider(profile)
+        context = loading[-1] if loading else host.contexts[_calling_plugin(host)]
+        context.register_model_provider(profile)
 
     return {"register_provider": register_provider}
 
