@@ -21,11 +21,12 @@ NEAREST = {
     ),
     "agent/approvals": (
         "tests/agent/approvals tests/contract/test_delivery_matrix.py tests/agent/test_dispatch.py "
-        "tests/contract/test_late_answers.py"
+        "tests/contract/test_late_answers.py tests/agent/tools/test_execute_code.py"
     ),
     "journal/turns": (
         "tests/journal/test_turn_journal.py tests/journal/test_after_a_crash.py tests/journal/test_records.py "
-        "tests/agent/test_recovery.py tests/agent/test_turn_record.py tests/journal/usage/test_latency.py"
+        "tests/agent/test_recovery.py tests/agent/test_turn_record.py tests/journal/usage/test_latency.py "
+        "tests/service/dispatch/test_local_dispatcher.py"
     ),
 }
 #: Only the quick ones of these: a mutant that lives is run against all of them.
