@@ -205,7 +205,9 @@ class Host:
         if self._journal_notice:
             notices.insert(0, self._journal_notice)
             log.warning("%s", self._journal_notice)
-        return notices + self.confinements.start_lines(has_callers=self.options.platform in SERVED_PLATFORMS)
+        if self.options.platform in SERVED_PLATFORMS and (sandbox := self.confinements.start_line()):
+            notices.append(sandbox)
+        return notices
 
     def _open_journal(self) -> None:
         if self.options.journal is None:

@@ -11,18 +11,21 @@ from typing import Any
 import msgspec
 import pytest
 
+from hermes.base.config.schema.sections import TerminalConfig
 from hermes.base.scope import Scope
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.registry import ToolContext
+from hermes.tools.sandbox.confinement import Confinements
 from hermes.tools.terminal.background import ProcessTable
 from support.waiting import StoppedClock, wait_until_gone
 
 
 @pytest.fixture
 def context(workdir: Path, home: Path) -> Generator[ToolContext]:
-    processes = ProcessTable()
-    yield ToolContext(Scope(), workdir, processes, FileGuard(home))
+    """Without a sandbox, in which processes have other numbers: its own tests are in ``sandbox``."""
+    processes, confinements = ProcessTable(), Confinements(TerminalConfig(sandbox="off"))
+    yield ToolContext(Scope(), workdir, processes, FileGuard(home), confinements=confinements)
     processes.close()
 
 

@@ -238,6 +238,11 @@ class Questions:
         found = self._store.read(lambda connection: _select(connection, where, (session_id,)))
         return frozenset(rule for row in found for rule in row.rules)
 
+    def is_kept(self, session_id: str, digest: str) -> bool:
+        """Whether a call is approved for the rest of a session."""
+        where = f"session_id = ? AND digest = ? AND {_SESSION_GRANT}"
+        return bool(self._store.read(lambda connection: _select(connection, where, (session_id, digest), limit=1)))
+
     def ancestors(self, session_id: str) -> list[str]:
         """The sessions that delegated to this one, the nearest first."""
         return self._store.read(lambda connection: ancestors(connection, session_id))

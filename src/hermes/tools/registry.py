@@ -17,7 +17,7 @@ from hermes.tools.sandbox.confinement import Confinements
 
 if TYPE_CHECKING:
     from hermes.tools.files.guard import FileGuard
-    from hermes.tools.sandbox.undone import UndoneChange
+    from hermes.tools.sandbox.workspace.undone import UndoneChange
     from hermes.tools.terminal.background import ProcessTable
 
 #: Whether an interrupted tool may run again. Undeclared means ``unsafe``.
@@ -57,6 +57,8 @@ class CommandExchange(msgspec.Struct):
 
     #: The call was let through because it only reads: its command is held to that, where the machine can do it.
     only_reads: bool = False
+    #: The working directory that a plugin gave the call; empty when the model chose it. The command may change it.
+    plugins_folder: str = ""
     #: The ``transform_terminal_output`` hook, if it has subscribers: (command, output, returncode) -> output.
     transform: Callable[[str, str, int], str] | None = None
     #: Puts the claim of the call on disk. To be called before the effect begins, by a tool with ``claims_itself``; None

@@ -34,14 +34,6 @@ def shout(_args: Any, _context: Any) -> str:
 PLUGIN_TOOL = Tool("shout", "mine", "Shout.", {"type": "object", "properties": {}}, shout, "unsafe")
 
 
-def _always(_scope: object) -> bool:
-    return True
-
-
-def _never(_scope: object) -> bool:
-    return False
-
-
 def probe(column: str, workdir: Path) -> tuple[str, dict[str, Any]]:
     """A call of that kind. The dangerous ones are harmless when they run."""
     outside = workdir.parent / "elsewhere.txt"
@@ -69,7 +61,7 @@ def outcome(
     with ScriptedProvider([tool_call(*call), text("done")]) as provider:
         options = HostOptions(tools=[PLUGIN_TOOL], permission_mode=mode.partition(" ")[0])  # type: ignore[arg-type]
         with Host(home, approval_config(provider, **settings), options, cwd=workdir, env={}) as host:
-            host.approvals.is_sandboxed = _always if mode == "auto" else _never
+            host.approvals.is_sandboxed = lambda: mode == "auto"
             host.hooks.subscribe("post_tool_call", "watch", note(seen, "status", "error_type"))
             session = host.new_session()
             if attended:
@@ -307,7 +299,7 @@ def asking(
     with ScriptedProvider([*calls, text("done")]) as provider:
         options = HostOptions(permission_mode=mode)
         with Host(home, approval_config(provider, **settings), options, cwd=workdir, env={}) as host:
-            host.approvals.is_sandboxed = _never
+            host.approvals.is_sandboxed = lambda: False
             session = host.new_session()
             host.responders.attach(session.id, person)
             session.run("go")
@@ -436,7 +428,7 @@ def test_in_a_sandbox_a_write_elsewhere_is_left_to_the_sandbox(home: Path, workd
         ScriptedProvider([call, text("done")]) as provider,
         Host(home, approval_config(provider), cwd=workdir, env={}) as host,
     ):
-        host.approvals.is_sandboxed = _always
+        host.approvals.is_sandboxed = lambda: True
         session = host.new_session()
         host.responders.attach(session.id, person)
         session.run("go")

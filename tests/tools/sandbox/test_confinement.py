@@ -24,9 +24,10 @@ MakeRig = Callable[..., SandboxRig]
 @pytest.mark.parametrize(
     ("setting", "attended", "principal", "confined"),
     [
-        ("auto", True, "", False),
+        ("auto", True, "", True),
         ("auto", False, "", True),
         ("auto", True, "bob", True),
+        ("off", True, "", False),
         ("off", False, "", False),
         ("off", False, "bob", False),
         ("workspace", True, "", True),
@@ -50,39 +51,61 @@ def test_read_only(make_rig: MakeRig, backend: SandboxBackend) -> None:
     assert rig.works('echo x > "$TMPDIR/a" && cat "$TMPDIR/a"') == "x"
 
 
-def test_auto_runs_without_a_sandbox_where_there_is_none_and_says_so_at_the_start(make_rig: MakeRig) -> None:
-    rig = make_rig(None)
-    assert rig.works("echo here") == "here"
-    (line,) = rig.confinements.start_lines(has_callers=True)
-    assert line == "no sandbox: chosen by the test; commands run without one"
+NONE = "Commands run without a sandbox: install bubblewrap (apt install bubblewrap) for one."
+REDUCED = "Commands run with a reduced sandbox: install bubblewrap (apt install bubblewrap) for the full one."
 
 
-def test_a_single_run_says_it_at_its_first_command(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether an installed bubblewrap works is not tried out before a command needs it."""
-    monkeypatch.setattr("hermes.tools.sandbox.backend.may_have_bubblewrap", lambda: True)
-    rig = make_rig(None)
+@pytest.fixture
+def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("confinement", "owner.notice"):
+        monkeypatch.setattr(f"hermes.tools.sandbox.{module}.find_bubblewrap", lambda: None)
+
+
+@pytest.mark.usefixtures("no_bubblewrap")
+@pytest.mark.parametrize(
+    ("backend_of_machine", "sentence"),
+    [(None, NONE), (SandboxBackend("landlock"), REDUCED), (SandboxBackend("bubblewrap", "/usr/bin/bwrap"), "")],
+)
+def test_a_home_is_told_once_what_its_machine_lacks(
+    make_rig: MakeRig, backend_of_machine: SandboxBackend | None, sentence: str
+) -> None:
+    rig = make_rig(backend_of_machine, attended=True)
+    assert rig.confinements.first_notice() == sentence
+    for later in (rig, make_rig(backend_of_machine, attended=True)):
+        said: list[str] = []
+        later.confinements.notify = said.append
+        assert later.confinements.first_notice() == ""
+        if backend_of_machine is None:
+            assert later.works("echo here") == "here"
+        assert said == []
+    # A server says it at each start, for its operator.
+    assert make_rig(backend_of_machine).confinements.start_line() == sentence
+    assert make_rig(backend_of_machine, sandbox="off").confinements.start_line() == ""
+
+
+def test_whether_an_installed_bubblewrap_works_is_told_at_the_first_command(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("confinement", "owner.notice"):
+        monkeypatch.setattr(f"hermes.tools.sandbox.{module}.find_bubblewrap", lambda: "/usr/bin/bwrap")
+    rig = make_rig(None, attended=True)
     said: list[str] = []
+    assert rig.confinements.first_notice() == ""
+    assert not (rig.hermes_home / "cache").exists()  # nothing was tried out
+    rig.works("true")  # no one to tell, so it is not told
     rig.confinements.notify = said.append
-    assert rig.confinements.start_lines() == [] and said == []
     rig.works("true")
     rig.works("true")
-    assert said == ["no sandbox: chosen by the test; commands run without one"]
+    doubt = "bubblewrap does not work on this machine, and 'hermes doctor' says why"
+    assert said == [f"Commands run without a sandbox: {doubt}."]
 
 
 def test_a_sandbox_that_was_asked_for_is_never_left_out(make_rig: MakeRig) -> None:
     rig = make_rig(None, sandbox="workspace")
     result = rig.run("echo x > ran.txt")
     assert "terminal.sandbox is workspace, and this machine has no sandbox" in result["error"]
+    assert rig.confinements.start_line().startswith("Commands are refused, because terminal.sandbox is workspace: ")
     assert not (rig.workspace / "ran.txt").exists()
-
-
-def test_a_reduced_sandbox_is_named_at_the_start(make_rig: MakeRig) -> None:
-    rig = make_rig(SandboxBackend("landlock"))
-    (line,) = rig.confinements.start_lines(has_callers=True)
-    assert line.startswith("the sandbox is reduced")
-    assert make_rig(SandboxBackend("landlock"), attended=True).confinements.start_lines() == []
-    (rig.hermes_home / "cache" / "sandbox.json").unlink()
-    assert make_rig(SandboxBackend("bubblewrap", "/usr/bin/bwrap")).confinements.start_lines(has_callers=True) == []
 
 
 def test_the_result_of_a_probe_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from support import SOURCES
 _PROGRAM = """
 import ctypes, os, select, signal, subprocess, sys
 from pathlib import Path
+from hermes.base.config.schema.sections import TerminalConfig
 from hermes.base.scope import Scope
 from hermes.tools.sandbox.confinement import Confinements
 from hermes.tools.terminal.child_process import start_command
@@ -24,7 +25,8 @@ if os.geteuid() == 0:
     os.setresgid(65534, 65534, 65534)
     os.setresuid(65534, 65534, 65534)
     assert ctypes.CDLL(None).prctl(4, 1, 0, 0, 0) == 0
-confinement = Confinements(hides_memory=sys.argv[1] == "hidden").of_command(Scope(), Path("/"))
+without = TerminalConfig(sandbox="off")
+confinement = Confinements(without, hides_memory=sys.argv[1] == "hidden").of_command(Scope(), Path("/"))
 own = f"/proc/{os.getpid()}"
 child = start_command(f"cat {own}/environ; head -c 1 {own}/mem", "/", confinement)
 output = b""

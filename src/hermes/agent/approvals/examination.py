@@ -178,10 +178,12 @@ class _Call(msgspec.Struct, frozen=True):
         examined = examine_command(code, self._folder(), self.hermes_home, self.since, folder=str(self.context.cwd))
         if not self.declared.is_guarded:
             return replace(examined, effect="plugin-tool")  # no sandbox holds it
-        if self.args.get("outside_sandbox") and self.context.confinements.can_leave(self.context.scope):
+        confinements = self.context.confinements
+        leaves_it = bool(self.args.get("outside_sandbox")) and confinements.can_leave(self.context.scope)
+        if leaves_it and confinements.is_sandboxed():
             from hermes.policy import Finding
 
-            leaves = Finding(OUTSIDE_SANDBOX, "runs outside of the sandbox", code)
+            leaves = Finding(OUTSIDE_SANDBOX, "runs outside of the sandbox, and again in this session", code)
             return replace(examined, found=(*examined.found, leaves))
         return replace(examined, effect="read-only-command") if self.telling_apart and examined.only_reads else examined
 

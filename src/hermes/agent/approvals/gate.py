@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hermes.agent.approvals.owed import OwedAnswer
     from hermes.agent.approvals.question import ApprovalQuestion, GivenAnswer
     from hermes.policy import Finding
-    from hermes.tools.sandbox.undone import UndoneChange
+    from hermes.tools.sandbox.workspace.undone import UndoneChange
 
 log = logging.getLogger("hermes.approvals")
 
@@ -51,6 +51,9 @@ _NEVER_KEPT = frozenset(
         KEEP_CHANGE,
     }
 )
+
+#: An approval of these holds for the session, and for this very call.
+_ONCE_PER_CALL = frozenset({OUTSIDE_SANDBOX})
 
 #: No second model answers these.
 _FOR_PERSONS = frozenset({EMBEDDED_MODEL, OUTSIDE_SANDBOX, KEEP_CHANGE})
@@ -76,7 +79,7 @@ class Approvals:
         redactor: Redactor,
         model: ModelApproval | None = None,
         modes: SessionModes | None = None,
-        is_sandboxed: Callable[[Scope], bool] = lambda _scope: False,
+        is_sandboxed: Callable[[], bool] = lambda: False,
         started_at: Callable[[str], float] = lambda _session_id: 0.0,
         always_asks: Callable[[str], bool] = lambda _session_id: False,
         said: Callable[[str], Sequence[str]] = lambda _session_id: (),
@@ -90,7 +93,7 @@ class Approvals:
         self._redactor = redactor
         self._model = model
         self.modes = modes or SessionModes(rules.permission_mode)
-        #: Whether the commands of a call run in a sandbox.
+        #: Whether commands run in a sandbox.
         self.is_sandboxed = is_sandboxed
         #: When a session began.
         self._started_at = started_at
@@ -188,7 +191,7 @@ class Approvals:
             examined,
             plugin,
             mode=mode,
-            is_sandboxed=bool(examined.found) and self.is_sandboxed(scope),
+            is_sandboxed=bool(examined.found) and self.is_sandboxed(),
             always_ask=always_ask,
         )
         if assessment.decision is not None and not assessment.decision.allowed:
@@ -318,7 +321,7 @@ class Approvals:
     def _resolve(self, question: ApprovalQuestion, late: QuestionRow | None) -> Decision:
         session_id = question.scope.session_id
         question.drop_approved(self._questions.session_rules(session_id) - _NEVER_KEPT)
-        if not question.findings:
+        if not question.findings or self._is_remembered(question):
             return ALLOWED
         is_late = late is not None and late.digest == question.digest
         answered = late if is_late else question.open(self._questions)
@@ -342,6 +345,12 @@ class Approvals:
                 shown_at=getattr(responder, "approval_surface", ""),
             )
         return self._apply(question, answer.answer, answer.reason, question.approval_id, self.rules.timeout)
+
+    def _is_remembered(self, question: ApprovalQuestion) -> bool:
+        """Whether this very call was approved before in its session, where that is enough."""
+        return _ONCE_PER_CALL.issuperset(question.rules) and self._questions.is_kept(
+            question.scope.session_id, question.digest
+        )
 
     def _responder(self, scope: Scope) -> Responder | None:
         """Who is asked about a call. The children of a caller's session ask where the session itself asks."""
@@ -389,7 +398,7 @@ class Approvals:
             log.warning("an approval could not be asked for: %s: %s", type(error).__name__, error, exc_info=True)
             return GivenAnswer("deny", messages.NOT_ASKED)
         given = GivenAnswer(answer.choice, answer.reason, answer.by)
-        if answer.choice == "once" and _ONCE_PER_SESSION.issuperset(question.rules):
+        if answer.choice == "once" and (_ONCE_PER_SESSION | _ONCE_PER_CALL).issuperset(question.rules):
             return given._replace(answer="session")
         is_kept = answer.choice in ("session", "always")
         return given._replace(answer="once") if is_kept and not can_be_kept else given
@@ -416,16 +425,17 @@ class Approvals:
 
         ``seconds`` is the time that there was for it.
         """
+        rules = question.rules
         match choice:
             case "once" | "smart_approve":
                 return Decision(True, approval_id=approval_id)
-            case "session" if not _NEVER_KEPT.isdisjoint(question.rules):
+            case "session" if not (_ONCE_PER_CALL.issuperset(rules) or _NEVER_KEPT.isdisjoint(rules)):
                 # An answer from elsewhere may ask for more than there is to give.
                 return Decision(True, approval_id=approval_id)
             case "session":
                 return ALLOWED  # the row itself is the grant
             case "always":
-                self._keep(question.rules)
+                self._keep(rules)
                 return Decision(True, approval_id=approval_id)
             case "timeout":
                 return Decision(False, messages.timed_out(seconds), "approval_timeout")

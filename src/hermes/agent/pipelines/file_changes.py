@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hermes.tools.files.checkpoints.port import CheckpointPort
     from hermes.tools.files.checkpoints.recorder import TurnInProgress
     from hermes.tools.registry import Args, Tool
-    from hermes.tools.sandbox.undone import UndoneChange
+    from hermes.tools.sandbox.workspace.undone import UndoneChange
 
 
 def run_after_checkpoint(call: ToolCall, tool: Tool, args: Args, checkpoints: CheckpointPort) -> str:
@@ -67,7 +67,7 @@ def keepable(call: ToolCall) -> list[UndoneChange]:
 
 def recall_undone(call: ToolCall, changes: list[Any]) -> None:
     """Take up what an earlier run of the turn recorded of changes that were undone."""
-    from hermes.tools.sandbox.undone import UndoneChange
+    from hermes.tools.sandbox.workspace.undone import UndoneChange
 
     call.context.command.undone = msgspec.convert(changes, list[UndoneChange])
 

@@ -8,6 +8,7 @@ finishes each as it ends.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -256,6 +257,7 @@ class ToolCall(msgspec.Struct):
         command.only_reads = MODES[self.runtime.approvals.mode_of(self.scope)].only_reads
         if self.tool.may_run_commands:
             command.may_connect = partial(self.runtime.approvals.may_connect, self.tool, args, self.context)
+        command.plugins_folder = self._plugins_folder(self.tool, args)
         crash_point()
         if checkpoints is None:
             result = self.tool.run(args, self.context)
@@ -266,6 +268,22 @@ class ToolCall(msgspec.Struct):
             plugin = command.transform.changed_by
             self.decisions.append(PluginDecision(plugin, "transform_terminal_output", "changed"))
         return result
+
+    def _plugins_folder(self, tool: Tool, args: Args) -> str:
+        """The working directory that a plugin gave the call; empty when it is the one that the model chose."""
+        name = tool.declares.workdir if tool.declares is not None else ""
+        given, chosen = args.get(name), self.original_args.get(name)
+        if not given or given == chosen:
+            return ""
+        from hermes.tools.files.paths import resolve_path
+
+        try:
+            folder = os.path.realpath(resolve_path(given, self.context.cwd))
+            # Written in another way, it is still the choice of the model.
+            is_same = bool(chosen) and os.path.realpath(resolve_path(chosen, self.context.cwd)) == folder
+        except ValueError:
+            return ""
+        return "" if is_same else folder
 
     def _pass_gate_late(self, args: Args) -> ToolOutcome | None:
         """Gate for arguments that middleware changed. The call is running, so the answer cannot come later."""

@@ -11,7 +11,7 @@ STORES = tuple(
         ".ssh/ .gnupg/ .aws/ .azure/ .kube/ .oci/ .config/gcloud/ .config/doctl/ .config/hcloud/ .config/heroku/ "
         ".config/netlify/ .docker/config.json .config/containers/auth.json .netrc _netrc .git-credentials "
         ".config/git/credentials .config/gh/ .config/hub .config/glab-cli/ .pypirc .cargo/credentials "
-        ".cargo/credentials.toml .gem/credentials .pgpass .my.cnf .mylogin.cnf .vault-token "
+        ".Xauthority .cargo/credentials.toml .gem/credentials .pgpass .my.cnf .mylogin.cnf .vault-token "
         ".terraform.d/credentials.tfrc.json .config/rclone/ .s3cfg .boto .local/share/keyrings/ .password-store/ "
         ".config/op/ .config/sops/ .config/age/ .config/solana/id.json .ethereum/keystore/ .mozilla/ "
         ".config/google-chrome/ .config/chromium/ .config/BraveSoftware/ .config/microsoft-edge/ .config/vivaldi/ "

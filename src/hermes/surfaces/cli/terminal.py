@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TextIO
 
+    from hermes.tools.sandbox.confinement import Confinements
+
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 #: Terminals that cannot place the cursor.
@@ -252,6 +254,13 @@ def print_warnings(warnings: Iterable[str], redact: Callable[[str], str] = str) 
     """Print the warnings of a start on stderr, without the secrets in them; on a terminal they are wrapped at words."""
     for warning in warnings:
         print_note(f"Warning: {plain(redact(warning))}")
+
+
+def say_about_sandbox(confinements: Confinements, later: Callable[[str], None]) -> None:
+    """Say that the sandbox is reduced or missing, once per home: now, or ``later``, when the first command shows it."""
+    confinements.notify = later
+    if sentence := confinements.first_notice():
+        print_note(sentence)
 
 
 def print_error(text: str) -> None:

@@ -15,6 +15,7 @@ import msgspec
 from hermes.base.config.files import write_private_document
 from hermes.base.errors import ConfigError
 from hermes.base.version import __version__
+from hermes.tools.sandbox.owner.program import find_bubblewrap
 
 if TYPE_CHECKING:
     from hermes.tools.sandbox.profile import SandboxProfile
@@ -26,8 +27,6 @@ T = TypeVar("T")
 BackendName = Literal["bubblewrap", "landlock"]
 
 _PROBE_SECONDS = 10.0
-#: Where systems keep bubblewrap. PATH may begin with folders that an earlier command could write to.
-_BUBBLEWRAP_PLACES = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 
 
 class SandboxBackend(msgspec.Struct, frozen=True):
@@ -116,11 +115,6 @@ def cached_probe(cache: Path | None) -> SandboxProbe:
     return found
 
 
-def may_have_bubblewrap() -> bool:
-    """Whether bubblewrap is installed. Whether it works is for ``probe`` to find out."""
-    return sys.platform != "darwin" and _find_bwrap() is not None
-
-
 def store_probe(cache: Path | None, found: SandboxProbe) -> None:
     """Store a result for ``cached_probe``. A file that cannot be written is no problem: the next run probes again."""
     if cache is None:
@@ -140,7 +134,7 @@ def _machine() -> str:
     boot = ""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    program = _find_bwrap()
+    program = find_bubblewrap()
     changed = os.stat(program).st_mtime_ns if program else 0
     return f"{__version__} {os.uname().release} {boot} {os.geteuid()} {program} {changed}"
 
@@ -150,7 +144,7 @@ def probe() -> SandboxProbe:
     if sys.platform == "darwin":
         return SandboxProbe(None, "there is no sandbox for macOS yet")
     reasons: list[str] = []
-    program = _find_bwrap()
+    program = find_bubblewrap()
     if program is None:
         reasons.append("bubblewrap is not installed (Debian and Ubuntu: apt install bubblewrap)")
     else:
@@ -168,12 +162,6 @@ def probe() -> SandboxProbe:
     else:
         return SandboxProbe(backend, f"reduced: Landlock, version {version} ({'; '.join(reasons)})")
     return SandboxProbe(None, "; ".join(reasons))
-
-
-def _find_bwrap() -> str | None:
-    """The program, or None when it is not installed."""
-    places = (path for path in _BUBBLEWRAP_PLACES if os.path.isfile(path) and os.access(path, os.X_OK))
-    return next(places, None)
 
 
 def _try_bubblewrap(program: str) -> SandboxBackend | str:

@@ -12,6 +12,8 @@ TEMPORARY = "/tmp"
 
 #: Sockets and state of running services lie here. A command could ask them to act for it.
 _SERVICES = ("/run", "/var/run")
+#: Folders whose content is another one in the sandbox.
+COVERED = (TEMPORARY, *_SERVICES)
 #: What name look-ups need of it when the network is on.
 _RESOLVER = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf")
 
@@ -48,7 +50,17 @@ def bubblewrap_arguments(
     arguments += ["--cap-drop", "ALL"]
     if not profile.network:
         arguments.append("--unshare-net")
-    arguments += ["--ro-bind", "/", "/", "--dev", "/dev", *_processes(), "--bind", temporary, TEMPORARY]
+    arguments += [
+        "--bind" if "/" in profile.roots() else "--ro-bind",
+        "/",
+        "/",
+        "--dev",
+        "/dev",
+        *_processes(),
+        "--bind",
+        temporary,
+        TEMPORARY,
+    ]
     arguments += _hide_services(profile)
     visible = (*profile.roots(), *profile.shown)
     inner = [path for path in profile.hidden if any(is_inside(path, folder) for folder in visible)]
@@ -82,7 +94,8 @@ def _bind_folders(profile: SandboxProfile, temporary: str) -> list[str]:
     arguments: list[str] = []
     for folder in (*profile.roots(), *profile.pinned):
         # A pinned folder becomes a mount point, which cannot be renamed away.
-        if os.path.isdir(folder) and folder != temporary:
+        # The root itself is mounted before everything that lies in it.
+        if os.path.exists(folder) and folder not in (temporary, "/"):
             arguments += ["--bind", folder, folder]
     for path in profile.protected:
         # A link is resolved where it leads to. What is not there yet cannot be covered by a mount without leaving an

@@ -14,6 +14,7 @@ import msgspec
 from hermes.base.config.schema.sections import TerminalConfig
 from hermes.base.sanitize import Redactor
 from hermes.base.scope import Scope
+from hermes.tools.sandbox.owner.program import find_bubblewrap
 from hermes.tools.terminal.environment import child_environment
 
 if TYPE_CHECKING:
@@ -22,16 +23,15 @@ if TYPE_CHECKING:
     from hermes.tools.sandbox.profile import SandboxMode
     from hermes.tools.sandbox.proxy import ProxyNetwork
     from hermes.tools.sandbox.sandbox import PrivateFolder, Sandbox
-    from hermes.tools.sandbox.undone import UndoneChange
     from hermes.tools.sandbox.workspace.remotes import RemoteHosts
     from hermes.tools.sandbox.workspace.repositories import HooksFolders
     from hermes.tools.sandbox.workspace.tree import WorkspaceTree
+    from hermes.tools.sandbox.workspace.undone import UndoneChange
 
-# The parts of the sandbox are imported where they are used: most runs at a prompt need none of them.
+# The parts of the sandbox are imported where they are used: a prompt is ready before its first command needs them.
 
 T = TypeVar("T")
 
-_PR_SET_DUMPABLE = 4
 #: What runs in a sandbox: a command, a script of the model, or a program of the owner, also in the work of a caller.
 _Use = Literal["command", "script", "hook"]
 
@@ -44,6 +44,8 @@ class _Wanted(NamedTuple):
     workspace: str
     shown: tuple[str, ...] = ()
     use: _Use = "command"
+    #: More folders that may be changed: the working directory that a plugin gave a call.
+    writable: tuple[str, ...] = ()
 
 
 class SandboxUnavailable(ValueError):
@@ -90,9 +92,13 @@ class Confinement(msgspec.Struct, frozen=True):
         """A path as the child process uses it, as it is called outside of its sandbox."""
         return path if self.sandbox is None else self.sandbox.outer_path(path)
 
-    def note(self, output: str, *, failed: bool) -> str:
+    def note(self, output: str, *, failed: bool, command: str = "", cwd: str = "") -> str:
         """One sentence when the sandbox may be why a command ``failed``, or refused a connection; else empty."""
-        return "" if self.sandbox is None else self.sandbox.note(output, self.reach, failed=failed)
+        if self.sandbox is None:
+            return ""
+        from hermes.tools.sandbox.owner.refusals import FailedCommand
+
+        return self.sandbox.note(FailedCommand(command, output, cwd) if failed else None, self.reach)
 
 
 class Confinements:
@@ -107,18 +113,19 @@ class Confinements:
         is_attended: bool = True,
         hides_memory: bool = False,
     ) -> None:
-        """``is_attended``: a person of this run can be asked, so that ``terminal.sandbox: auto`` means none.
+        """``is_attended``: a person of this run can be asked, and let a command run outside.
 
         ``hides_memory``: the first child process finds the memory of this process unreadable.
         """
         self.redactor = redactor or Redactor()
         self._settings = settings or TerminalConfig()
         self._hermes_home = hermes_home
+        self._cache = None if hermes_home is None else probe_file(hermes_home)
+        self._told = None if self._cache is None else self._cache.with_name("sandbox-told")
         self._is_attended = is_attended
         self._hides_memory = hides_memory
-        #: Told what the start could not say yet: a single run finds out at its first command.
-        self.notify: Callable[[str], None] = lambda _line: None
-        self._is_known = False
+        #: Told once per home, at the first command, that the sandbox is reduced or missing. None has no one to tell.
+        self.notify: Callable[[str], None] | None = None
         self._lock = threading.RLock()
         self._probed: SandboxProbe | None = None
         self._sandboxes: dict[_Wanted, Sandbox] = {}
@@ -138,18 +145,20 @@ class Confinements:
         *,
         outside: bool = False,
         only_reads: bool = False,
+        writable: str = "",
         ask: AskConnect | None = None,
     ) -> Confinement:
         """The confinement of a command that a tool runs. ``outside``: it was approved to run without a sandbox.
 
-        ``only_reads``: it was let through because it reads; a machine with a sandbox holds it to that. ``ask`` decides
-        about hosts that it does not reach.
+        ``only_reads``: it was let through because it reads; a machine with a sandbox holds it to that. ``writable`` is
+        one more folder that it may change. ``ask`` decides about hosts that it does not reach.
         ``SandboxUnavailable`` when there has to be a sandbox and this machine has none.
         """
         self._hide_memory()
         is_caller = scope.principal != ""
         built = child_environment(os.environ, self.redactor, self._settings.env_passthrough, minimal=is_caller)
-        sandbox = None if outside else self._sandbox(scope, workspace, only_reads=only_reads)
+        folders = (writable,) if writable and not is_caller else ()
+        sandbox = None if outside else self._sandbox(scope, workspace, only_reads=only_reads, writable=folders)
         # The names of the owner's variables are no business of a caller.
         withheld = frozenset[str]() if is_caller else built.withheld
         return Confinement(built.variables, withheld, sandbox, sandbox and sandbox.reach(ask))
@@ -157,9 +166,12 @@ class Confinements:
     def of_hook_command(self, scope: Scope, workspace: Path, files: Sequence[str] | None = None) -> Confinement:
         """The confinement of a hook command. It is the owner's program, also when the work of a caller runs it.
 
-        ``files`` are what it needs of the home of Hermes, its script for example; None runs it without a sandbox.
+        ``files`` are what it needs of the home of Hermes, its script for example; None runs it without a sandbox. With
+        ``auto`` so does a person's own run.
         """
         self._hide_memory()
+        if self._settings.sandbox == "auto" and self._is_attended and not scope.principal:
+            files = None
         built = child_environment(os.environ, self.redactor, self._settings.env_passthrough)
         sandbox = None if files is None else self._sandbox(scope, workspace, tuple(files), "hook")
         return Confinement(built.variables, built.withheld, sandbox, sandbox and sandbox.reach())
@@ -222,25 +234,23 @@ class Confinements:
 
     def _hide_memory(self) -> None:
         if self._hides_memory:
+            from hermes.tools.terminal.process_memory import hide_process_memory
+
             self._hides_memory = False
             hide_process_memory()
 
-    def mode(self, scope: Scope) -> SandboxMode | None:
-        """The sandbox that the settings want for work in that scope."""
+    def mode(self) -> SandboxMode | None:
+        """The sandbox that the settings want."""
         wanted = self._settings.sandbox
-        if wanted == "off":
-            return None
-        if wanted != "auto":
-            return wanted
-        return None if self._is_attended and not scope.principal else "workspace"
+        return None if wanted == "off" else "workspace" if wanted == "auto" else wanted
 
-    def is_sandboxed(self, scope: Scope) -> bool:
-        """Whether commands of work in that scope run in a sandbox."""
-        return self.mode(scope) is not None and self.probe().backend is not None
+    def is_sandboxed(self) -> bool:
+        """Whether commands run in a sandbox."""
+        return self.mode() is not None and self.probe().backend is not None
 
     def can_leave(self, scope: Scope) -> bool:
         """Whether a person may be asked to let a command run outside: the owner, about the owner's own work."""
-        return self._is_attended and not scope.principal and self.mode(scope) is not None
+        return self._is_attended and not scope.principal and self.mode() is not None
 
     def _sandbox(
         self,
@@ -250,20 +260,21 @@ class Confinements:
         use: _Use = "command",
         *,
         only_reads: bool = False,
+        writable: tuple[str, ...] = (),
     ) -> Sandbox | None:
-        mode = "read-only" if only_reads and self._settings.sandbox != "off" else self.mode(scope)
+        mode = "read-only" if only_reads and self._settings.sandbox != "off" else self.mode()
         if mode is None:
             return None
         backend = self.probe().backend
         self._notify_once()
         if backend is None:
             if self._settings.sandbox == "auto":
-                return None  # the start line said so
+                return None  # the notice said so
             raise SandboxUnavailable(
                 f"terminal.sandbox is {mode}, and this machine has no sandbox: {self.probe().summary}. "
                 f"Without one: hermes config set terminal.sandbox off"
             )
-        return self._kept(backend, _Wanted(mode, scope.principal, str(workspace), shown, use))
+        return self._kept(backend, _Wanted(mode, scope.principal, str(workspace), shown, use, writable))
 
     def _kept(self, backend: SandboxBackend, wanted: _Wanted) -> Sandbox:
         """The sandbox for this use, made once."""
@@ -273,17 +284,20 @@ class Confinements:
             return self._sandboxes[wanted]
 
     def _make(self, backend: SandboxBackend, wanted: _Wanted) -> Sandbox:
+        from hermes.tools.sandbox.owner.caches import PackageCaches, owners_caches
+        from hermes.tools.sandbox.owner.services import passed_sockets
         from hermes.tools.sandbox.profile import is_inside, make_profile, programs_in
         from hermes.tools.sandbox.sandbox import Sandbox
         from hermes.tools.sandbox.workspace.tree import workspace_tree
 
         settings, principal, use = self._settings, wanted.principal, wanted.use
-        agent = os.environ.get("SSH_AUTH_SOCK", "") if "SSH_AUTH_SOCK" in settings.env_passthrough else ""
         tree = self._trees.setdefault(wanted.workspace, workspace_tree(wanted.workspace))
         network = self._network(backend, wanted, tree)
         home = os.path.expanduser("~")
         secrets = [str(self._hermes_home)] if self._hermes_home else []
-        seen = [*wanted.shown, *([agent] if agent and not principal else [])]
+        seen = [*wanted.shown, *(() if principal else passed_sockets(settings.env_passthrough, os.environ, home))]
+        has_caches = wanted.mode == "workspace" and not principal
+        caches = owners_caches(home, os.environ) if has_caches else PackageCaches()
         is_above_home = is_inside(os.path.realpath(home), os.path.realpath(wanted.workspace))
         if principal and use != "hook" and not is_above_home:
             # The files of the owner are no business of a caller; the programs among them are.
@@ -295,7 +309,8 @@ class Confinements:
             wanted.workspace,
             home=home,
             secrets=secrets,
-            writable=[os.path.expanduser(path) for path in settings.sandbox_write],
+            writable=[*wanted.writable, *map(os.path.expanduser, settings.sandbox_write)],
+            caches=caches.folders,
             shown=seen,
             network=network.is_on,
             tree=tree,
@@ -303,7 +318,7 @@ class Confinements:
         folder = self._private_folder(principal)
         proxy = None if network.hosts is None else self._proxy_network()
         passed = settings.env_passthrough
-        return Sandbox(backend, profile, folder, passed=passed, network=network, proxy=proxy, tree=tree)
+        return Sandbox(backend, profile, folder, passed=passed, network=network, proxy=proxy, caches=caches, tree=tree)
 
     def _network(self, backend: SandboxBackend, wanted: _Wanted, tree: WorkspaceTree) -> SandboxNetwork:
         from hermes.tools.sandbox.network import network_of
@@ -350,10 +365,6 @@ class Confinements:
 
     # -- the machine --------------------------------------------------------------------------------------------
 
-    @property
-    def _cache(self) -> Path | None:
-        return None if self._hermes_home is None else probe_file(self._hermes_home)
-
     def probe(self) -> SandboxProbe:
         """What this machine can do. It is tried out once, and known afterwards."""
         from hermes.tools.sandbox.backend import cached_probe
@@ -363,41 +374,32 @@ class Confinements:
                 self._probed = cached_probe(self._cache)
             return self._probed
 
-    def start_lines(self, *, has_callers: bool = False) -> list[str]:
-        """Notices for the start: where a sandbox is wanted and the machine has none, or only a reduced one."""
-        settings = self._settings
-        if settings.sandbox == "off" or (settings.sandbox == "auto" and self._is_attended and not has_callers):
-            return []
-        found = self._probe_at_start(has_callers)
-        if found is None:
-            return []
-        self._is_known = True
-        return self._shortcomings(found)
+    def start_line(self) -> str:
+        """For the start of a server: what the machine lacks for the sandbox of its callers; empty when nothing."""
+        if self._settings.sandbox == "off":
+            return ""
+        from hermes.tools.sandbox.owner.notice import shortcoming
+
+        return shortcoming(self.probe(), self._settings.sandbox)
+
+    def first_notice(self) -> str:
+        """The same for the start of a run of the owner: once per home, and only what is known without a probe.
+
+        Whether an installed bubblewrap works is not tried out before a command needs it.
+        """
+        is_quiet = self._settings.sandbox == "off" or self._told is None or self._told.exists()
+        return "" if is_quiet or find_bubblewrap() is not None else self._new_notice()
+
+    def _new_notice(self) -> str:
+        from hermes.tools.sandbox.owner.notice import is_new
+
+        sentence = self.start_line()
+        return sentence if sentence and self._told is not None and is_new(sentence, self._told) else ""
 
     def _notify_once(self) -> None:
-        if not self._is_known:
-            self._is_known = True
-            for line in self._shortcomings(self.probe()):
-                self.notify(line)
-
-    def _shortcomings(self, found: SandboxProbe) -> list[str]:
-        settings = self._settings
-        if found.backend is None:
-            consequence = (
-                "commands run without one" if settings.sandbox == "auto" else "commands are refused (terminal.sandbox)"
-            )
-            return [f"no sandbox: {found.summary}; {consequence}"]
-        if found.backend.is_reduced:
-            return [f"the sandbox is reduced: {found.summary}; files inside the workspace are not protected"]
-        return []
-
-    def _probe_at_start(self, has_callers: bool) -> SandboxProbe | None:
-        """What is known at the start. A single run does not try bubblewrap out before its first command needs it."""
-        from hermes.tools.sandbox.backend import may_have_bubblewrap, stored_probe
-
-        if has_callers or not may_have_bubblewrap():
-            return self.probe()
-        return self._probed or stored_probe(self._cache)
+        notify, self.notify = self.notify, None
+        if notify is not None and (sentence := self._new_notice()):
+            notify(sentence)
 
     def close(self) -> None:
         """Remove the private folders and stop the proxy."""
@@ -413,19 +415,3 @@ class Confinements:
             proxy.close()
         for folder in folders:
             folder.remove()
-
-
-def hide_process_memory() -> bool:
-    """Make ``/proc/PID/environ``, ``/proc/PID/mem`` and debuggers useless against this process; Linux only.
-
-    Another program of the same user could otherwise read the keys in it. ``HERMES_DEBUG=1`` leaves it open, for
-    debuggers. Programs that it starts are as readable as always. Returns whether it is hidden now.
-    """
-    if not sys.platform.startswith("linux") or os.environ.get("HERMES_DEBUG") == "1":
-        return False
-    import ctypes
-
-    try:
-        return ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0
-    except (OSError, AttributeError):  # a system without it
-        return False

@@ -42,13 +42,15 @@ class SandboxProfile:
     pinned: tuple[str, ...] = ()
     #: More folders that may be changed in mode ``workspace``.
     writable: tuple[str, ...] = ()
+    #: Caches of package managers, which may be changed in mode ``workspace``, too.
+    caches: tuple[str, ...] = ()
     #: Files and folders that stay readable although they lie in a hidden folder.
     shown: tuple[str, ...] = ()
     network: bool = False
 
     def roots(self) -> tuple[str, ...]:
         """The folders that may be changed."""
-        return (self.workspace, *self.writable) if self.mode == "workspace" else ()
+        return (self.workspace, *self.writable, *self.caches) if self.mode == "workspace" else ()
 
     def as_of_now(self) -> SandboxProfile:
         """The profile with what is there now of the hidden files: a key may have been made since the last command."""
@@ -77,6 +79,7 @@ def make_profile(
     home: str,
     secrets: Iterable[str] = (),
     writable: Iterable[str] = (),
+    caches: tuple[str, ...] = (),
     shown: Iterable[str] = (),
     network: bool = False,
     tree: WorkspaceTree | None = None,
@@ -104,6 +107,7 @@ def make_profile(
         protected=tuple(dict.fromkeys(protected)),
         pinned=tuple(dict.fromkeys(folder for folder in pinned if folder not in (workspace, *trees))),
         writable=tuple(dict.fromkeys(root for root in roots[1:] if not is_inside(root, workspace))),
+        caches=caches,
         shown=tuple(os.path.realpath(path) for path in shown),
         network=network,
     )

@@ -16,35 +16,21 @@ from contextlib import suppress
 from typing import TypeVar
 
 from hermes.tools.sandbox.backend import SandboxBackend
-from hermes.tools.sandbox.bubblewrap import TEMPORARY
+from hermes.tools.sandbox.bubblewrap import COVERED, TEMPORARY
 from hermes.tools.sandbox.launch import Launch
 from hermes.tools.sandbox.network import AskConnect, Reach, SandboxNetwork
+from hermes.tools.sandbox.owner.caches import PackageCaches
+from hermes.tools.sandbox.owner.refusals import FailedCommand, Refusals
+from hermes.tools.sandbox.owner.services import SERVICE_VARIABLES
 from hermes.tools.sandbox.profile import SandboxProfile, is_inside
 from hermes.tools.sandbox.proxy import ProxyNetwork, proxy_variables
-from hermes.tools.sandbox.undone import UndoneChange
 from hermes.tools.sandbox.watch import AutoRunWatch
 from hermes.tools.sandbox.workspace.tree import WorkspaceTree
+from hermes.tools.sandbox.workspace.undone import UndoneChange
 
 T = TypeVar("T")
 
-#: Where programs put their caches, relative to the private temporary folder.
-_CACHES = {
-    "XDG_CACHE_HOME": ".cache",
-    "npm_config_cache": ".cache/npm",
-    "CARGO_HOME": ".cache/cargo",
-    "GOMODCACHE": ".cache/go-mod",
-    "GRADLE_USER_HOME": ".cache/gradle",
-}
-#: Ways to services that would act outside of the sandbox. Named in ``terminal.env_passthrough``, they stay.
-_SERVICES = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "DOCKER_HOST")
-
-#: What programs print when the file system refused something.
-_FILES_REFUSED = re.compile(
-    r"read-only file system|permission denied|operation not permitted|\bEROFS\b|\bEACCES\b|\bEPERM\b"
-    r"|device or resource busy|can't chdir",
-    re.IGNORECASE,
-)
-#: ... and when there was no network, or the proxy refused.
+#: What programs print when there was no network, or the proxy refused.
 _NETWORK_REFUSED = re.compile(
     r"network is unreachable|could not resolve|couldn't resolve|name resolution|name or service not known"
     r"|no address associated|getaddrinfo|ENOTFOUND|EAI_AGAIN|ENETUNREACH|failed to connect|connection refused"
@@ -69,6 +55,7 @@ class Sandbox:
         proxy: ProxyNetwork | None = None,
         network: SandboxNetwork | None = None,
         tree: WorkspaceTree | None = None,
+        caches: PackageCaches | None = None,
     ) -> None:
         """``temporary`` is the private folder of the principal; ``passed`` are variables that the owner passed on.
 
@@ -80,6 +67,7 @@ class Sandbox:
         self._passed = passed
         self._proxy = proxy
         self._network = network or SandboxNetwork()
+        self._caches = caches or PackageCaches()
         undone = os.path.join(temporary, "undone")
         self._watch = AutoRunWatch(profile, undone, tree) if profile.mode == "workspace" else None
 
@@ -94,12 +82,16 @@ class Sandbox:
 
     def outer_path(self, path: str) -> str:
         """A path that a command uses, as it is called outside of the sandbox."""
-        visible = (*self.profile.roots(), self.profile.workspace, *self.profile.shown)
-        if self.backend.name == "landlock" or not is_inside(path, TEMPORARY):
-            return path
-        if any(is_inside(path, folder) for folder in visible):
+        if self._is_visible(path) or not is_inside(path, TEMPORARY):
             return path
         return self._temporary + path.removeprefix(TEMPORARY)
+
+    def _is_visible(self, path: str) -> bool:
+        """Whether a path leads to the same file as outside, as far as that depends on the folders of services."""
+        if self.backend.name == "landlock" or not any(is_inside(path, folder) for folder in COVERED):
+            return True
+        visible = (*self.profile.roots(), self.profile.workspace, *self.profile.shown)
+        return any(is_inside(path, folder) for folder in visible)
 
     @property
     def is_preparable(self) -> bool:
@@ -160,20 +152,18 @@ class Sandbox:
 
     def _environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         temporary = self._inner_temporary
-        dropped = set(_SERVICES).difference(self._passed)
+        dropped = set(SERVICE_VARIABLES).difference(self._passed)
         variables = {name: value for name, value in environment.items() if name not in dropped}
-        variables.update({name: f"{temporary}/{folder}" for name, folder in _CACHES.items()})
+        variables.update(self._caches.environment(temporary))
         return {**variables, "TMPDIR": temporary, "TMP": temporary, "TEMP": temporary}
 
-    def note(self, output: str, reach: Reach | None = None, *, failed: bool = True) -> str:
-        """One sentence when the sandbox may be why a command ``failed``, or refused a connection; else empty."""
+    def note(self, failure: FailedCommand | None, reach: Reach | None = None) -> str:
+        """One sentence when the sandbox may be why a command failed, or refused a connection; else empty."""
         profile = self.profile
         limits: list[str] = []
-        if failed and _FILES_REFUSED.search(output):
-            folders = ", ".join(dict.fromkeys(profile.roots()))
-            limits.append(f"only {folders} and TMPDIR can be changed" if folders else "only TMPDIR can be changed")
-            limits.append("credentials and files that run code by themselves cannot")
-        is_cut_off = failed and not profile.network and _NETWORK_REFUSED.search(output) is not None
+        if failure is not None:
+            limits = Refusals(profile, self._passed, lambda path: not self._is_visible(path)).limits(failure)
+        is_cut_off = failure is not None and not profile.network and _NETWORK_REFUSED.search(failure.output) is not None
         if reach is not None:
             limits += filter(None, [reach.note(failed=is_cut_off)])
         elif is_cut_off:
@@ -181,7 +171,7 @@ class Sandbox:
         if not limits:
             return ""
         where = f"This ran in the sandbox (terminal.sandbox: {profile.mode})"
-        return f"{where}{', which may be why it failed' if failed else ''}: {'; '.join(limits)}"
+        return f"{where}{', which may be why it failed' if failure else ''}: {'; '.join(limits)}"
 
 
 class PrivateFolder:

@@ -16,9 +16,9 @@ from hermes.policy.files.code import GIT_FILES, first_parts
 from hermes.tools.files.guard import is_settled
 from hermes.tools.sandbox.git_config import CodeKeys, code_keys, restore_keys
 from hermes.tools.sandbox.profile import SandboxProfile, is_inside
-from hermes.tools.sandbox.undone import UndoneChange, move_away, write_state
 from hermes.tools.sandbox.workspace.repositories import HooksFolders, hooks_of, is_worktree, read_regular, used_folders
 from hermes.tools.sandbox.workspace.tree import WorkspaceTree, workspace_tree
+from hermes.tools.sandbox.workspace.undone import UndoneChange, move_away, write_state
 
 #: A larger file is reported when it changes, and cannot be put back; the same for more than that in all.
 _MOST_BYTES = 4_194_304

@@ -14,7 +14,7 @@ from hermes.tools.terminal.supervisor import ProcessSupervisor
 
 if TYPE_CHECKING:
     from hermes.tools.sandbox.confinement import Confinement
-    from hermes.tools.sandbox.undone import UndoneChange
+    from hermes.tools.sandbox.workspace.undone import UndoneChange
     from hermes.tools.terminal.prepared_shell import PreparedShells
 
 #: Finished processes of a principal stay listed, up to this many.

@@ -61,6 +61,7 @@ def run_terminal(args: Args, context: ToolContext) -> str:
             context.cwd,
             outside=outside,
             only_reads=context.command.only_reads,
+            writable=context.command.plugins_folder,
             ask=_connections(context, asks=not args.get("background")),
         )
         cwd = _working_directory(args.get("workdir"), context, confinement)
@@ -91,13 +92,14 @@ def run_terminal(args: Args, context: ToolContext) -> str:
             forget = interrupt.add_callback(lambda: _make_stop(child, by_force=interrupt.insisted))
     except (OSError, ValueError) as error:
         return _failed(f"the command could not be started: {_cause(error)}")
-    return _run_in_foreground(child, forget, command, timeout, context, confinement)
+    return _run_in_foreground(child, forget, command, cwd, timeout, context, confinement)
 
 
 def _run_in_foreground(
     child: ChildProcess,
     forget: Callable[[], None],
     command: str,
+    cwd: str,
     timeout: float,
     context: ToolContext,
     confinement: Confinement,
@@ -132,14 +134,16 @@ def _run_in_foreground(
     explanations = {
         "exit_code_meaning": _meaning(command, code),
         "hint": withheld_hint(confinement.withheld, command, text, code),
-        "sandbox": _sandbox_note(confinement, text, code, context),
+        "sandbox": _sandbox_note(confinement, text, code, context, command, cwd),
     }
     extra |= {name: explanation for name, explanation in explanations.items() if explanation}
     return tool_result(output=text, exit_code=code, error=None, **extra)
 
 
-def _sandbox_note(confinement: Confinement, output: str, code: int, context: ToolContext) -> str:
-    note = confinement.note(output, failed=code != 0)
+def _sandbox_note(
+    confinement: Confinement, output: str, code: int, context: ToolContext, command: str, cwd: str
+) -> str:
+    note = confinement.note(output, failed=code != 0, command=command, cwd=cwd)
     if note and context.confinements.can_leave(context.scope):
         note += ". If it has to run outside, repeat it with outside_sandbox=true: the user is asked"
     return note
@@ -218,7 +222,8 @@ def _working_directory(workdir: object, context: ToolContext, confinement: Confi
     if refused:
         raise ValueError(refused)
     if not os.path.isdir(confinement.outer_path(cwd)):
-        raise ValueError(f"the working directory {cwd} does not exist or is not a directory")
+        where = " in the sandbox, whose /tmp is its own; use the workspace" if os.path.isdir(cwd) else ""
+        raise ValueError(f"the working directory {cwd} does not exist{where or ' or is not a directory'}")
     return cwd
 
 

@@ -227,7 +227,7 @@ class TerminalConfig(Struct, kw_only=True):
     timeout: Positive = 180  #: Seconds a command may take unless it asks for more.
     max_foreground_timeout: Positive = 600  #: Most seconds a command may ask for.
     sandbox: Literal["auto", "off", "read-only", "workspace"] = "auto"  #: What commands may change; see sandbox.md.
-    sandbox_write: list[str] = []  #: More folders that commands in the sandbox may change.
+    sandbox_write: list[str] = []  #: More folders, files and sockets for commands in the sandbox.
     network: Literal["auto", "on", "off"] | list[str] = "auto"  #: The network of the sandbox, or its hosts.
     env_passthrough: list[str] = []  #: Variables that commands get although they hold a secret or are not on the list.
 

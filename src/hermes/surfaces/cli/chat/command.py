@@ -45,6 +45,7 @@ from hermes.surfaces.cli.terminal import (
     print_error,
     print_note,
     print_warnings,
+    say_about_sandbox,
 )
 
 if TYPE_CHECKING:
@@ -220,7 +221,6 @@ class _OneShotRun:
                 output.cwd, output.declaration = session.cwd, host.tools.declaration
                 if is_embedded(session.models.endpoints[0]):
                     output.activity = "starting the embedded model"
-            host.confinements.notify = lambda line: print_warnings([line], str)
             result = self._run_turn(session, output_format)
         return self._end(result)
 
@@ -273,6 +273,8 @@ class _OneShotRun:
             if begins:
                 self._output.begin(session.id)
             print_warnings(notices, str)
+            if not _is_for_programs(self._args):
+                say_about_sandbox(self._host.confinements, print_note)
 
         notices = [] if self._args.verbose else list(self._host.notices)  # --verbose shows the log, which has them too
         instructions = session.instructions

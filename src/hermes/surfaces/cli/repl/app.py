@@ -17,6 +17,7 @@ from hermes.surfaces.cli.terminal import (
     one_line,
     plain,
     print_warnings,
+    say_about_sandbox,
     shows_unicode,
     terminal_width,
     word_wrapped,
@@ -79,6 +80,7 @@ def _greet(dialogue: Dialogue, notices: Sequence[str]) -> None:
         names = ", ".join(file.name for file in instructions.files)
         print(one_line(f"project instructions: {names}"), file=sys.stderr)
     print_warnings([*notices, *([] if instructions is None else instructions.notices)], str)
+    say_about_sandbox(dialogue.host.confinements, dialogue.note)
     dialogue.mention_waiting()
     if session.messages():
         from hermes.surfaces.commands.dispatch import run_command

@@ -175,6 +175,10 @@ class Dialogue:
         """Ask whether to continue the last turn, when it has no answer, before what is typed is handled."""
         self._inbox.put(self._offer_to_finish)
 
+    def note(self, text: str) -> None:
+        """Show a remark about the prompt itself."""
+        self._display.note(text)
+
     def mention_waiting(self) -> None:
         """Show how many calls of callers wait for the owner, when there are more than were shown last."""
         count = Questions(self.host.store).count_for_owner() if self._attended else 0

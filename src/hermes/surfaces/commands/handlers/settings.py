@@ -15,7 +15,6 @@ from hermes.base.config.schema.modes import DEFAULT_MODE, MODES, UNASKED_MODE
 from hermes.base.config.secrets import is_unnamed_secret
 from hermes.base.errors import ConfigError, HermesError
 from hermes.base.sanitize import REDACTED, is_secret_key, redact_text
-from hermes.base.scope import Scope
 from hermes.surfaces.commands.conversation import Conversation
 
 _HEADERS = frozenset({"headers", "extra_headers"})
@@ -60,7 +59,7 @@ def mode_notice(approvals: Approvals, session: Session) -> str:
     """The mode of a session in one line, with what it falls short of."""
     now = approvals.modes.of(session.id)
     text = f"Mode {now}: {MODES[now].summary}."
-    if MODES[now].trusts_sandbox and not approvals.is_sandboxed(Scope(session_id=session.id)):
+    if MODES[now].trusts_sandbox and not approvals.is_sandboxed():
         return f"{text} This session has no sandbox, so it behaves as {DEFAULT_MODE}."
     return text
 
