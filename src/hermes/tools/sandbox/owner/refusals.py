@@ -16,7 +16,7 @@ from hermes.tools.sandbox.profile import SandboxProfile, is_inside
 #: What programs print when the file system refused something.
 _FILES_REFUSED = re.compile(
     r"read-only file system|permission denied|operation not permitted|\bEROFS\b|\bEACCES\b|\bEPERM\b"
-    r"|device or resource busy|can't chdir",
+    r"|device or resource busy|can't chdir|unable to create temporary object directory",
     re.IGNORECASE,
 )
 #: ... when a login was missing, and what ssh and its agent say.
@@ -100,9 +100,12 @@ class Refusals:
         named: dict[_Kind, list[str]] = {"hidden": [], "private": [], "unchangeable": []}
         profile = self._profile.as_of_now()
         lines = failure.output.splitlines()
+        refused = [line for line in lines if _FILES_REFUSED.search(line)]
+        # git says that it was refused in one line, and where in another.
+        telling = refused if any(map(_PATH.search, refused)) else lines if refused else []
         for line in lines:
             for path in _paths(line, failure.cwd):
-                kind = self._kind(path, profile, was_refused=_FILES_REFUSED.search(line) is not None)
+                kind = self._kind(path, profile, was_refused=line in telling)
                 if kind is not None and len(named[kind]) < _MOST_PATHS:
                     named[kind].append(path)
         sockets = [path for path in (*named["hidden"], *named["private"]) if _is_socket(path)]
@@ -114,7 +117,7 @@ class Refusals:
             yield f"{_named(private)} exists only outside: commands have a /tmp of their own (use the workspace)"
         if sockets:
             yield f"{_named(sockets)} is hidden from commands ({_setting('sandbox_write', sockets[:1])} opens it)"
-        if not any(named.values()) and any(map(_FILES_REFUSED.search, lines)):
+        if refused and not any(named.values()):
             yield self._what_can_be_changed()
 
     def _kind(self, path: str, profile: SandboxProfile, *, was_refused: bool) -> _Kind | None:
