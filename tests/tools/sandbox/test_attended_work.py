@@ -7,6 +7,7 @@ import shutil
 import socket
 import sys
 import threading
+import zipfile
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from pathlib import Path
@@ -70,19 +71,16 @@ def test_a_caller_has_private_caches(make_rig: MakeRig, bubblewrap: SandboxBacke
 
 
 @pytest.mark.slow
-def test_pip_builds_and_installs_a_local_package(rig: SandboxRig) -> None:
+def test_pip_installs_a_local_package(rig: SandboxRig) -> None:
     python = os.path.realpath(sys.executable)
-    package = rig.workspace / "kiwi"
-    package.mkdir()
-    (package / "kiwi.py").write_text("TASTE = 'sweet'\n")
-    (package / "setup.py").write_text(
-        "from setuptools import setup\nsetup(name='kiwi', version='1', py_modules=['kiwi'])\n"
-    )
-    install = "env/bin/python -m pip install -q --disable-pip-version-check --no-index --no-build-isolation ./kiwi"
-    used = rig.works(
-        f"{python} -m venv --system-site-packages env && {install} "
-        "&& env/bin/python -c 'import kiwi; print(kiwi.TASTE)'"
-    )
+    wheel = rig.workspace / "kiwi-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("kiwi.py", "TASTE = 'sweet'\n")
+        archive.writestr("kiwi-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: kiwi\nVersion: 1.0\n")
+        archive.writestr("kiwi-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("kiwi-1.0.dist-info/RECORD", "")
+    install = f"env/bin/python -m pip install -q --disable-pip-version-check --no-index ./{wheel.name}"
+    used = rig.works(f"{python} -m venv env && {install} && env/bin/python -c 'import kiwi; print(kiwi.TASTE)'")
     assert used.splitlines()[-1] == "sweet"
 
 

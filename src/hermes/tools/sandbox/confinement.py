@@ -44,8 +44,7 @@ class _Wanted(NamedTuple):
     workspace: str
     shown: tuple[str, ...] = ()
     use: _Use = "command"
-    #: More folders that may be changed: the working directory that a plugin gave a call.
-    writable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()  #: More folders that may be changed.
 
 
 class SandboxUnavailable(ValueError):
@@ -166,8 +165,7 @@ class Confinements:
     def of_hook_command(self, scope: Scope, workspace: Path, files: Sequence[str] | None = None) -> Confinement:
         """The confinement of a hook command. It is the owner's program, also when the work of a caller runs it.
 
-        ``files`` are what it needs of the home of Hermes, its script for example; None runs it without a sandbox. With
-        ``auto`` so does a person's own run.
+        ``files`` are what it needs of the home of Hermes, its script for example. None runs it without a sandbox.
         """
         self._hide_memory()
         if self._settings.sandbox == "auto" and self._is_attended and not scope.principal:
@@ -383,10 +381,7 @@ class Confinements:
         return shortcoming(self.probe(), self._settings.sandbox)
 
     def first_notice(self) -> str:
-        """The same for the start of a run of the owner: once per home, and only what is known without a probe.
-
-        Whether an installed bubblewrap works is not tried out before a command needs it.
-        """
+        """The same for a run of the owner, once per home. An installed bubblewrap is not tried out before a command."""
         is_quiet = self._settings.sandbox == "off" or self._told is None or self._told.exists()
         return "" if is_quiet or find_bubblewrap() is not None else self._new_notice()
 
