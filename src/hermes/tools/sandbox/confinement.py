@@ -14,7 +14,7 @@ import msgspec
 from hermes.base.config.schema.sections import TerminalConfig
 from hermes.base.sanitize import Redactor
 from hermes.base.scope import Scope
-from hermes.tools.sandbox.owner.program import find_bubblewrap
+from hermes.tools.sandbox.owner.program import SandboxUnavailable, find_bubblewrap, probe_file
 from hermes.tools.terminal.environment import child_environment
 
 if TYPE_CHECKING:
@@ -45,15 +45,6 @@ class _Wanted(NamedTuple):
     shown: tuple[str, ...] = ()
     use: _Use = "command"
     writable: tuple[str, ...] = ()  #: More folders that may be changed.
-
-
-class SandboxUnavailable(ValueError):
-    """The settings ask for a sandbox that this machine does not have: the command must not run."""
-
-
-def probe_file(hermes_home: Path) -> Path:
-    """The file that keeps what a probe of this machine found."""
-    return hermes_home / "cache" / "sandbox.json"
 
 
 class Confinement(msgspec.Struct, frozen=True):
@@ -123,7 +114,6 @@ class Confinements:
         self._told = None if self._cache is None else self._cache.with_name("sandbox-told")
         self._is_attended = is_attended
         self._hides_memory = hides_memory
-        #: Told once per home, at the first command, that the sandbox is reduced or missing. None has no one to tell.
         self.notify: Callable[[str], None] | None = None
         self._lock = threading.RLock()
         self._probed: SandboxProbe | None = None
@@ -374,11 +364,9 @@ class Confinements:
 
     def start_line(self) -> str:
         """For the start of a server: what the machine lacks for the sandbox of its callers; empty when nothing."""
-        if self._settings.sandbox == "off":
-            return ""
         from hermes.tools.sandbox.owner.notice import shortcoming
 
-        return shortcoming(self.probe(), self._settings.sandbox)
+        return "" if self._settings.sandbox == "off" else shortcoming(self.probe(), self._settings.sandbox)
 
     def first_notice(self) -> str:
         """The same for a run of the owner, once per home. An installed bubblewrap is not tried out before a command."""

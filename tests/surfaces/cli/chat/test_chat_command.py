@@ -14,7 +14,7 @@ import pytest
 
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call
 from hermes.tools.sandbox.backend import cached_probe
-from hermes.tools.sandbox.confinement import probe_file
+from hermes.tools.sandbox.owner.program import probe_file
 from support import hermes_command, hermes_environment, run_hermes, start_hermes, write_config
 from support.waiting import HANG, read_pid, wait_until, wait_until_gone
 

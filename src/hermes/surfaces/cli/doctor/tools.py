@@ -58,8 +58,8 @@ def check_terminal(installation: Installation) -> Iterator[CheckResult]:
 def check_sandbox(installation: Installation) -> Iterator[CheckResult]:
     """Whether this machine can confine commands. It is tried out each time, and the result kept for later runs."""
     from hermes.tools.sandbox.backend import probe, store_probe
-    from hermes.tools.sandbox.confinement import probe_file
     from hermes.tools.sandbox.escapes import open_ways
+    from hermes.tools.sandbox.owner.program import probe_file
 
     terminal = installation.settings().terminal
     found = probe()
