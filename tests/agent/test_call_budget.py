@@ -117,10 +117,11 @@ def host(home: Path, workdir: Path) -> Generator[Host]:
 @pytest.mark.parametrize(
     ("message", "functions", "calls"),
     [
-        pytest.param("SAY warm", 280, 470, id="say"),
+        pytest.param("SAY warm", 280, 475, id="say"),
         # 45 of these calls only while the file is so new that its time stamps say nothing.
         pytest.param('CALL read_file {"path": "note.txt"}', 420, 985, id="read"),
-        pytest.param('CALL terminal {"command": "cat note.txt"}', 500, 1090, id="command"),
+        # In a sandbox, where the machine has one.
+        pytest.param('CALL terminal {"command": "cat note.txt"}', 575, 1350, id="command"),
     ],
 )
 def test_a_warm_message_stays_within_its_budget(

@@ -54,7 +54,7 @@ def test_a_full_disk_stops_the_turn_visibly_and_it_goes_on_once_there_is_room(ho
     script = by_step(tool_call("terminal", {"command": filling}), text("Finished when there was room."))
     with ScriptedProvider(script) as provider, small_disk(home, "2m"):
         write_config(home, provider.base_url, 'terminal: {sandbox: "off"}\n')  # it would hide the home
-        stopped = run_hermes("chat", "-q", "fill it", "-Q", home=home, cwd=workdir)
+        stopped = run_hermes("chat", "-q", "fill it", "-Q", "--yolo", home=home, cwd=workdir)
         refused = run_hermes("chat", "-q", "x" * 50_000, "-Q", home=home, cwd=workdir)
         (home / "filler").unlink()
         resumed = run_hermes("chat", "--continue", "-Q", home=home, cwd=workdir)
