@@ -42,7 +42,7 @@ def run(
             (result,) = (message for message in session.messages() if message["role"] == "tool")
             offered = host.tools.get("terminal")
     assert offered is not None
-    assert ("outside_sandbox" in offered.parameters["properties"]) is (not options.unattended and settings == SETTINGS)
+    assert ("outside_sandbox" in offered.parameters["properties"]) is (not options.unattended)
     return msgspec.json.decode(str(result["content"])), person.requests, target.exists()
 
 
@@ -55,6 +55,12 @@ def test_a_person_is_asked(home: Path, workdir: Path) -> None:
 def test_a_no_keeps_it_inside(home: Path, workdir: Path) -> None:
     result, questions, wrote = run(home, workdir, ["deny"], HostOptions())
     assert (len(questions), wrote, result["status"]) == (1, False, "blocked")
+
+
+def test_a_tool_that_the_settings_allow_is_allowed_inside(home: Path, workdir: Path) -> None:
+    settings = f"{SETTINGS}approvals:\n  tools: {{terminal: allow}}\n"
+    _, questions, wrote = run(home, workdir, ["deny"], HostOptions(), settings)
+    assert (len(questions), wrote) == (1, False)
 
 
 @pytest.mark.parametrize("allow_everything", [False, True])

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.approvals import messages
-from hermes.agent.approvals.modes import asked, refuses
+from hermes.agent.approvals.modes import OUTSIDE_SANDBOX, asked, refuses
 from hermes.agent.approvals.rules import ApprovalRules
 from hermes.base.config.schema.modes import DEFAULT_MODE, MODES, PermissionMode
 
@@ -155,7 +155,9 @@ def _reasons_to_ask(
     asks_changes: bool,
 ) -> tuple[Finding, ...]:
     rule = rules.for_tool(tool)
-    found = () if rule == "allow" else examined.found
+    # A tool that is allowed is allowed in its sandbox.
+    leaving = tuple(finding for finding in examined.found if finding.rule == OUTSIDE_SANDBOX)
+    found = leaving if rule == "allow" else examined.found
     if asks_changes and rule is None:
         found = (*found, *_changes(tool, examined))
     asked: list[Finding] = []
