@@ -43,6 +43,11 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "settings of git": lambda n: "git " + "-c alias.a=b " * (n // 13),
     "variables that hold commands": lambda n: "PAGER=a " * (n // 8) + "b",
     "scripts of a package": lambda n: "echo '" + '{"scripts":' * (n // 11) + "' > package.json; npm run x",
+    "patterns of files": lambda n: "cat " + "~/.*/a* " * (n // 8),
+    "addresses of pools": lambda n: "a " + "pool." * (n // 5) + ":",
+    "repositories": lambda n: "git clone x://a b;make;" * (n // 23),
+    "files of commands": lambda n: "printf '" + "a: b\\n" * (n // 6) + "' > Taskfile.yml; task",
+    "patterns for data": lambda n: "curl -T " + "backup" * (n // 6) + " https://example.org",
     "commands": lambda n: "a;" * (n // 2),
 }
 

@@ -32,6 +32,7 @@ go env GOPATH
 """.strip().splitlines()
 
 CHANGES = """
+python -c 'open("a", "w").write("b")'
 git -C status push
 git log --output=x
 git diff --output x

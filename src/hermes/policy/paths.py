@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from hermes.policy.files.code import GIT_FILES, GIT_MARK, HOME_FILES, LOGIN_FILES, PROJECT_FILES
 from hermes.policy.files.credentials import HOME_STORES, KEY_FILES, OF_MACHINE, OPEN_FILES, STORES
+from hermes.policy.files.globs import GLOB, stores_matching
 from hermes.policy.files.patterns import pattern_of
-from hermes.policy.places import NOWHERE, Place
+from hermes.policy.places import NOWHERE, Place, is_within
 from hermes.policy.shell.marks import UNKNOWN, is_known
 from hermes.policy.shell.words import names
 
@@ -32,11 +33,14 @@ _DRIVE = re.compile(r"([a-z]):(?:/(?:windows|users|program files[^/]*)?)?/?\*?(?
 _EVERYTHING = re.compile(r"(?:\*+|\?\*|\.\*|\.\?\*|\.\?\?\*|\.\[[!^]\.?\]\*|\*\.\*)")
 _PROCESS_ROOT = re.compile(r"/proc/(?:self|thread-self|\d+)/(?:task/[^/]+/)?root(?=/|$)")
 _PROCESS_CWD = re.compile(r"/proc/(?:self|thread-self)/cwd(?=/|$)")
-_GLOB = re.compile(r"[*?\[]")
 
 #: After more moves than this in a command line, nothing counts as made by it.
 _MOST_MOVES = 64
 _LONGEST_PATH = 4_096
+#: Where programs of the system and of its package managers lie.
+_INSTALLED = re.compile(
+    r"/(?:usr|s?bin|lib\w*|opt|nix|snap|etc|gnu|run/current-system|applications|library|system|dev/fd)(?:/|$)"
+)
 _TEMPORARY = re.compile(r"(?:/private)?(?:/var)?/tmp/[^/*?\[]+")
 #: Folders and files that a build, a test run or an installation makes again.
 _BUILD_OUTPUT = re.compile(
@@ -190,7 +194,7 @@ class PathContext:
             return True
         if self.home == folder or self.home.startswith(folder.rstrip("/") + "/"):
             return True
-        if _GLOB.search(folder):
+        if GLOB.search(folder):
             names = (*_VITAL, self.home)
             return any(_matches(name, folder) for name in names if name != "/")
         return False
@@ -224,6 +228,13 @@ class PathContext:
     def _was_made(self, whole: str) -> bool:
         """Whether a path lies in a temporary folder that this command line made."""
         return _TEMPORARY.match(whole) is not None and bool(_ancestor_among(self.made, whole))
+
+    def is_foreign(self, path: str) -> bool:
+        """Whether a program at the path is no one's: neither the system's, nor the user's, nor of this work."""
+        whole = self.resolve(path)
+        if not whole.startswith("/") or _INSTALLED.match(whole.lower()):
+            return False
+        return not any(folder and is_within(whole, folder) for folder in (self.workspace, self.home))
 
     def is_system(self, path: str) -> bool:
         """Whether the path is the root, or a folder of the system right below it."""
@@ -266,10 +277,17 @@ class PathContext:
         return None
 
     def secret_kind(self, path: str) -> str | None:
-        """The key of the rule for reading this file or folder, if any."""
+        """The key of the rule for reading this file or folder, if any; a pattern counts as what it may match."""
         if not path:
             return None
         whole = self.resolve(path)
+        if GLOB.search(whole):
+            matching = stores_matching(whole, self._inside_a_home(whole), self.hermes_home)
+            found = next(filter(None, map(self._kind_of_secret, matching)), None)
+            return found or self._kind_of_secret(whole)
+        return self._kind_of_secret(whole)
+
+    def _kind_of_secret(self, whole: str) -> str | None:
         if self.hermes_home and f"{whole}/".startswith(f"{self.hermes_home}/"):
             inside = whole[len(self.hermes_home) + 1 :]
             if _HERMES_SECRET.fullmatch(inside.lower()) or inside in (".*", ".e*", "auth*", "*"):

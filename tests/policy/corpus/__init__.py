@@ -13,11 +13,12 @@ from .disguised import DISGUISED
 from .everyday import EVERYDAY
 from .families import FAMILIES
 from .harmless import HARMLESS
+from .indirect import INDIRECT, ORDINARY
 
 GROUPS: dict[str, Sequence[Case]] = {
-    "dangerous": (*DANGEROUS, *FAMILIES),
+    "dangerous": (*DANGEROUS, *FAMILIES, *INDIRECT),
     "disguised": DISGUISED,
-    "harmless": (*HARMLESS, *EVERYDAY),
+    "harmless": (*HARMLESS, *EVERYDAY, *ORDINARY),
 }
 CORPUS: tuple[Case, ...] = tuple(case for cases in GROUPS.values() for case in cases)
 

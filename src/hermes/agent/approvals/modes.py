@@ -33,6 +33,7 @@ _LEAVES_SANDBOX = frozenset(
         "destroy-resources",
         "http-delete",
         "grant-admin",
+        "skip-review",
         "publish-package",
         "send-credentials",
         "read-credentials",

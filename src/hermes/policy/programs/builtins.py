@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call, read_options
 from hermes.policy.programs.launchers import run_file, run_here, run_text
-from hermes.policy.programs.outputs import formatted, output
+from hermes.policy.programs.output.outputs import formatted, output
 from hermes.policy.rules.targets import downloaded_files
 from hermes.policy.shell.expander import text_of
 from hermes.policy.shell.flow import DOWNLOAD, NOTHING, SECRET_FILE, Flow, joined, text_flow

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hermes.policy.call import Call
+from hermes.policy.call import Call, read_options, without_version
 from hermes.policy.programs.launchers import run_flow, run_text
-from hermes.policy.programs.options import git_loads, git_settings, texts_among
+from hermes.policy.programs.options import git_loads, git_settings, option_values, texts_among
 from hermes.policy.programs.projects import run_project_files
-from hermes.policy.shell.flow import SECRET_FILE, text_flow
+from hermes.policy.shell.flow import PROGRAM, SECRET_FILE, text_flow
 from hermes.policy.shell.words import by_program, names
 
 if TYPE_CHECKING:
@@ -75,37 +75,96 @@ def _unescaped(text: str, mark: str, start: int) -> int:
     return at
 
 
-#: Options whose value is a file of commands for the program.
-_COMMAND_FILES = by_program(
+#: Options whose value is a file of commands for the program, or a file or folder that it loads code from.
+_CODE_FILES = by_program(
     {
-        "ssh scp sftp mutt": "F",
-        "gdb lldb": "x",
-        "vim nvim vi gvim": "Ssu",
-        "tmux lftp": "f",
-        "screen less": "ck",
+        "ssh scp sftp": "-F -I",
+        "mutt": "-F",
+        "gdb lldb": "-x --command",
+        "vim nvim vi gvim": "-S -s -u --cmd",
+        "tmux lftp": "-f",
+        "screen less": "-c -k",
+        "emacs": "-l --load",
+        "node nodejs bun": "-r --require --import --loader --experimental-loader",
+        "mocha jest eslint webpack rollup vite babel": "-r --require --config --rulesdir --plugins -c",
+        "ruby": "-r -I",
+        "perl": "-I",
+        "php": "-c -d",
+        "pytest": "-p -c --rootdir --confcutdir",
+        "gcc g++ cc c++ clang clang++ gfortran ld": "-B -fplugin -plugin -specs --plugin",
+        "nginx httpd apache2 sshd dnsmasq haproxy squid redis-server mysqld": "-c -f --conf-file --defaults-file",
+        "openvpn wget wget2 logrotate supervisord": "--config -c",
+        "curl": "-K --config --engine",
+        "nmap": "--script --datadir",
+        "ansible ansible-playbook": "-M --module-path",
+        "git": "--exec-path --template",
+        "gpg gpg2": "--agent-program --pinentry-program --dirmngr-program",
+        "gpg-agent": "--pinentry-program",
+        "ssh-keygen": "-D",
+        "ssh-add": "-s",
+        "java": "-jar -cp -classpath --class-path",
+        "npm pnpm yarn": "--script-shell --prefix --userconfig --globalconfig",
+        "make gmake just ninja": "-f --file --makefile --justfile -I",
+        "docker podman": "--config",
+        "openssl": "-engine -provider-path -config",
+        "bash sh zsh": "--rcfile --init-file",
+        "sqlite3 sqlite": "-init",
+        "psql mysql": "--defaults-file --defaults-extra-file",
     }
+)
+#: Words that name such a file in a form of their own.
+_CODE_WORD = re.compile(
+    r"-(?:javaagent|agentpath|Xbootclasspath/[ap]):([^=]+)|auto_(?:ap|pre)pend_file=(.+)|(?:-o)?(?:pkcs11|securitykey)provider=(.+)"
+    r"|\.load\s+(\S+).*",
+    re.IGNORECASE,
 )
 
 
-def _check_command_files(shell: Shell, call: Call) -> None:
-    """A file of commands in a temporary folder, or one that this command line wrote: no one has read it."""
-    for path in call.values(_COMMAND_FILES.get(call.program, "")) if call.program in _COMMAND_FILES else ():
+def _check_code_files(shell: Shell, call: Call) -> None:
+    """A file of commands or code in a folder that is no one's, or one that this command line wrote."""
+    options = _CODE_FILES.get(without_version(call.program))
+    named = option_values(call, options.split()) if options else []
+    for word in call.args if options else ():
+        if match := _CODE_WORD.fullmatch(word):
+            named += filter(None, match.groups())
+    known = shell.state.files
+    for path in named:
         whole = call.paths.resolve(path)
-        if whole.startswith(("/tmp/", "/var/tmp/", "/dev/fd/")) or whole in shell.state.files:
+        written = whole in known and call.program in _COMMANDED
+        if written or whole.startswith("/dev/fd/") or ("/" in path and call.paths.is_foreign(path)):
             shell.report("load-code", call.source)
+
+
+#: Of these, files that this command line wrote are not judged in any other way.
+_COMMANDED = names("ssh scp sftp mutt gdb lldb vim nvim vi gvim tmux lftp screen less emacs curl")
+
+
+def _fed(shell: Shell, call: Call) -> Call:
+    """The call with the input that the commands among its options get: a file's parts, or the members of an archive."""
+    if call.program in ("split", "gsplit"):
+        files = read_options(call.args, "nblCa").operands[:1]
+        flow = shell.content_of(files[0]) if files and files[0] != "-" else call.stdin
+    elif call.program in ("tar", "gtar") and any(word.startswith("--to-c") for word in call.args):
+        flow = PROGRAM
+    else:
+        return call
+    return Call(call.words, call.source, call.paths, flow, call.writes)
 
 
 def run_options(shell: Shell, call: Call) -> None:
     """Judge every command line among the options."""
-    for text in texts_among(call):
-        run_text(shell, call, text)
+    texts = texts_among(call)
+    fed = _fed(shell, call) if texts else call
+    for text in texts:
+        with shell.subshell(by_option=True):
+            run_text(shell, fed, text)
     for text in _escapes(call):
         shell.report("inline-code", call.source)
         run_text(shell, call, text)
     if call.program == "git":
         _git(shell, call)
     run_project_files(shell, call)
-    _check_command_files(shell, call)
+    _check_code_files(shell, call)
     if call.program in _REMOTE_RUNNERS:
         _remote(shell, call)
     if call.stdin.text:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call, after_options, base_name
 from hermes.policy.places import NOWHERE
+from hermes.policy.programs.secrets.private import is_data
 from hermes.policy.rules.deletion import finds_disposable
 from hermes.policy.scripts import Script
 from hermes.policy.shell.flow import PROGRAM, TERMINAL, Flow, text_flow
@@ -206,7 +207,7 @@ def find(shell: Shell, call: Call) -> Flow:
         if runs is _FD_RUNS and not any("{" in word for word in inner):
             inner.append("{}")
         named = [args[place + 1] for place, word in enumerate(args[:-1]) if word in ("-name", "-iname")]
-        name = named[0] if len(named) == 1 and finds_disposable(call) else UNKNOWN
+        name = named[0] if len(named) == 1 and (finds_disposable(call) or is_data(named[0])) else UNKNOWN
         below = [f"{root.rstrip('/')}/{name}" for root in roots]
         for path in below:
             shell.run([word.replace("{}", path) for word in inner], call, PROGRAM)

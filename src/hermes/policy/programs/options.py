@@ -43,6 +43,15 @@ _TEXT_OPTIONS = by_program(
         "ansible ansible-console": "-a --args",
         "bat delta gh systemctl journalctl mysql psql": "--pager",
         "salt-ssh knife": "-r --raw",
+        "repo": "-c",
+        "west": "-c",
+        "cargo": "-s --shell",
+        "helm": "--post-renderer",
+        "tcpdump": "-z",
+        "dnsmasq": "--dhcp-script",
+        "openvpn": "--up --down --route-up --client-connect --client-disconnect --tls-verify --auth-user-pass-verify",
+        "dhclient": "-sf",
+        "pppd": "connect disconnect",
         "gcloud": "--command",
         "fly flyctl": "-C --command",
         "go": "-exec -toolexec -vettool --exec --toolexec --vettool",
@@ -87,6 +96,8 @@ _CARGO_COMMANDS = re.compile(
 _CARGO_WORD = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'")
 _EDITORS = names("vi vim nvim ex view gvim rvim vimdiff ed less more")
 _EDITOR_SHELL = re.compile(r"^[+:\s]*(?:!|(?:silent|execute|exe)\s*!?\s*['\"]?!|call system\()(.*)", re.DOTALL)
+#: Code of an editor's languages: the first text in it.
+_EDITOR_CODE = re.compile(r"^[+:\s]*(?:lua|py3?|python3?|perl|ruby)\b[^'\"]*['\"]([^'\"]*)")
 #: ``$(shell COMMAND)`` in a value for make.
 _MAKE_SHELL = re.compile(r"\$[({]shell\s+(.*)[)}]|\$[({]eval\s+.*?[:;=]\s*(.*)[)}]", re.DOTALL)
 #: Variables of make that hold a program.
@@ -100,15 +111,15 @@ def texts_among(call: Call) -> list[str]:
     """The words of a call that are command lines."""
     program = call.program
     options = _TEXT_OPTIONS.get(program)
-    found = _values(call, options.split()) if options else []
+    found = option_values(call, options.split()) if options else []
     if options := _PIPE_OPTIONS.get(program):
-        found += [value.lstrip("|! ") for value in _values(call, options.split()) if value[:1] in ("|", "!")]
+        found += [value.lstrip("|! ") for value in option_values(call, options.split()) if value[:1] in ("|", "!")]
     if options := _REST_OPTIONS.get(program):
         # The first of them may be a value of another option.
         places = [at for at, word in enumerate(call.args) if word in options.split()][:_MOST_RESTS]
         found += [" ".join(map(_as_word, call.args[at + 1 :])) for at in places]
     if options := _COMMA_OPTIONS.get(program):
-        found += [value.replace(",", " ") for value in _values(call, options.split())]
+        found += [value.replace(",", " ") for value in option_values(call, options.split())]
     for word in call.args:
         if len(word) < _SHORTEST_SETTING:
             continue
@@ -117,7 +128,7 @@ def texts_among(call: Call) -> list[str]:
         if word.startswith("--checkpoint-action=exec="):
             found.append(word[25:])
     for word in call.args if program in _EDITORS else ():
-        if match := _EDITOR_SHELL.match(word):
+        if match := _EDITOR_SHELL.match(word) or _EDITOR_CODE.match(word):
             found.append(match.group(1))
     special = _SPECIAL.get(program)
     if special is not None:
@@ -125,7 +136,8 @@ def texts_among(call: Call) -> list[str]:
     return [text for text in found if text and is_known(text[:1])]
 
 
-def _values(call: Call, options: list[str]) -> list[str]:
+def option_values(call: Call, options: list[str]) -> list[str]:
+    """The values of options with one or two dashes, in all their spellings."""
     args, found = call.args, list[str]()
     for at, word in enumerate(args):
         following = args[at + 1] if at + 1 < len(args) else ""
@@ -187,9 +199,13 @@ def _git(args: list[str]) -> list[str]:
             found.append(" ".join(f"'{part}'".replace("%", " ") for part in word[5:].replace("% ", "%").split()))
     for first, second in (("submodule", "foreach"), ("bisect", "run")):
         if first in args and second in args:
-            rest = args[args.index(second) + 1 :]
-            found.append(" ".join(_as_word(word) for word in rest if word != "--recursive") if rest[1:] else rest[0])
+            found.append(_line([word for word in args[args.index(second) + 1 :] if word != "--recursive"]))
     return found
+
+
+def _line(words: list[str]) -> str:
+    """Words of a program as a command line; a single one is a command line of its own."""
+    return " ".join(map(_as_word, words)) if words[1:] else "".join(words)
 
 
 def _as_word(word: str) -> str:
@@ -231,4 +247,36 @@ def _cmake(args: list[str]) -> list[str]:
     return [f"{verb} {rest}"] if verb in ("rm", "env", "time", "tar", "rename", "copy_directory") else []
 
 
-_SPECIAL = by_program({"git hub": _git, "cargo cross": _cargo, "make gmake": make_values, "cmake": _cmake})
+#: Words behind which a program takes a command that it runs in each of several folders, or in one.
+_EXEC_VERBS = names("exec forall foreach run-each each shell super dlx")
+_STORED_SCRIPT = re.compile(r"scripts?[.\[]['\"]?[\w:.-]+['\"]?\]?=(.*)", re.DOTALL)
+
+
+def _behind_verb(args: list[str]) -> list[str]:
+    """The command behind ``exec`` and its like, and scripts that the program stores for later."""
+    at = next((at for at, word in enumerate(args[:6]) if word in _EXEC_VERBS), None)
+    rest = args[at + 1 :] if at is not None else []
+    while rest and rest[0].startswith("-"):
+        rest = rest[1:]
+    found = [_line(rest)] if rest else []
+    if "set-script" in args[:2]:
+        found += args[args.index("set-script") + 2 :][:1]
+    return found + [match.group(1).strip("\"'") for match in map(_STORED_SCRIPT.fullmatch, args) if match]
+
+
+def _mvn(args: list[str]) -> list[str]:
+    """``mvn exec:exec``: the program and its arguments are properties."""
+    given = {word[2:].partition("=")[0]: word.partition("=")[2] for word in args if word.startswith("-Dexec.")}
+    return [f"{given['exec.executable']} {given.get('exec.args', '')}"] if "exec.executable" in given else []
+
+
+_SPECIAL = by_program(
+    {
+        "git hub": _git,
+        "cargo cross": _cargo,
+        "make gmake": make_values,
+        "cmake": _cmake,
+        "lerna nx meta rush jj repo west gita mr vcs mani npm npx pnpm yarn bun bunx": _behind_verb,
+        "mvn mvnw": _mvn,
+    }
+)

@@ -12,7 +12,10 @@ from hermes.policy.call import Call, base_name, without_version
 from hermes.policy.places import NOWHERE
 from hermes.policy.programs.builtins import BUILTINS
 from hermes.policy.programs.embedded import read_statements, run_options
-from hermes.policy.programs.interpreters import INLINE, interpret
+from hermes.policy.programs.fetched import note_fetched, runs_fetched
+from hermes.policy.programs.inline.interpreters import INLINE, interpret
+from hermes.policy.programs.inline.powershell import PROGRAMS as WINDOWS
+from hermes.policy.programs.inline.powershell import windows
 from hermes.policy.programs.launchers import (
     SHELLS,
     container,
@@ -26,9 +29,7 @@ from hermes.policy.programs.launchers import (
     ssh,
     xargs,
 )
-from hermes.policy.programs.outputs import output
-from hermes.policy.programs.powershell import PROGRAMS as WINDOWS
-from hermes.policy.programs.powershell import windows
+from hermes.policy.programs.output.outputs import output
 from hermes.policy.programs.secrets.leaks import check_secrets
 from hermes.policy.programs.variables import set_variable
 from hermes.policy.programs.wrappers import LOOSE, WRAPPERS, loose_commands, unwrap
@@ -39,6 +40,8 @@ from hermes.policy.shell.words import by_program, names
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell
 
+#: Wrappers with which a program can do more than the user who starts it.
+_RAISING = names("sudo doas pkexec run0")
 #: Wrappers that start a shell when no command is given.
 _OPEN_SHELLS = names("su sudo doas chroot unshare nsenter script runuser")
 _LAUNCHERS: dict[str, Callable[[Shell, Call], Flow]] = by_program(
@@ -87,12 +90,36 @@ def run(shell: Shell, call: Call) -> Flow:
         _guess(shell, call)
     read_statements(shell, call)
     shell.check(call)
+    if _is_no_ones(shell, call):
+        shell.report("load-code", call.source)
+    if runs_fetched(shell.state, call, runs_file=_runs_file(call)):
+        shell.report("unchecked-package", call.source)
+    note_fetched(shell.state, call)
     taint = check_secrets(shell, call)
     if first in shell.state.functions:
         shell.evaluate(call.args)
         return shell.call_function(first, call.args, call.stdin)
     flow = _started(shell, call)
     return flow.tainted(taint) if taint else flow
+
+
+def _is_no_ones(shell: Shell, call: Call) -> bool:
+    """A program or script that an option of another program starts from a folder that is no one's, or a hidden one."""
+    first = call.words[0]
+    if first.startswith("/") and _HIDDEN.match(first):
+        return True
+    if not shell.state.by_option:
+        return False
+    paths = [first, *call.options.operands[:1]] if _runs_file(call) else [first]
+    return any("/" in path and call.paths.is_foreign(path) for path in paths)
+
+
+def _runs_file(call: Call) -> bool:
+    return call.program in SHELLS or without_version(call.program) in INLINE
+
+
+#: Programs in memory, or in a hidden folder among temporary files.
+_HIDDEN = re.compile(r"/dev/shm/|(?:/private)?(?:/var)?/tmp/(?:.*/)?\.\w")
 
 
 def _started(shell: Shell, call: Call) -> Flow:
@@ -123,10 +150,18 @@ def _started(shell: Shell, call: Call) -> Flow:
         if equals and name.isidentifier():  # env NAME=value COMMAND
             set_variable(shell, name, value, call.source)
     if inner:
-        return shell.run(inner, call)
+        return _run_inner(shell, call, inner)
     if program in _OPEN_SHELLS and call.stdin.origin != "terminal":
         return run_flow(shell, call, call.stdin)
     return _run_loose(shell, call) if program in LOOSE else _run_itself(shell, call)
+
+
+def _run_inner(shell: Shell, call: Call, inner: list[str]) -> Flow:
+    """The command behind a wrapper."""
+    if call.program not in _RAISING:
+        return shell.run(inner, call)
+    with shell.subshell(by_option=True):
+        return shell.run(inner, call)
 
 
 def _run_loose(shell: Shell, call: Call) -> Flow:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from hermes.policy.call import Call, without_version
 from hermes.policy.programs.launchers import STANDARD_INPUT, run_flow, run_text
 from hermes.policy.programs.options import make_values
+from hermes.policy.programs.recipes import recipe_commands, recipe_files
 from hermes.policy.shell.words import by_program, names
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ _QUESTIONS = names("--version -V --help -h list show freeze config cache view ou
 
 def run_project_files(shell: Shell, call: Call) -> None:
     """Judge what a program starts because a file of the project says so."""
+    _recipes(shell, call)
     program = call.program
     if program in _MAKE:
         _makefile(shell, call)
@@ -98,6 +100,18 @@ def run_project_files(shell: Shell, call: Call) -> None:
             # Only a file of this command line or session: the others are the owner's.
             if shell.content_of(name).text:
                 shell.run([_LANGUAGES[name.rpartition(".")[2]], name], call)
+
+
+def _recipes(shell: Shell, call: Call) -> None:
+    """Commands in files for build tools that this command line wrote, or gives them on the way."""
+    named, usual = recipe_files(call)
+    for name in (*named, *usual):
+        flow = call.stdin if name in STANDARD_INPUT else shell.content_of(name)
+        if flow.text is None and flow.origin not in ("terminal", "file", "text") and name in named:
+            run_flow(shell, call, flow)
+        for text, is_certain in recipe_commands(flow.text or ""):
+            with shell.subshell(**({} if is_certain else {"only_hardline": True})):
+                run_text(shell, call, text)
 
 
 def _scripts(shell: Shell, call: Call) -> None:

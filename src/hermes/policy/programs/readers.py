@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from hermes.policy.call import Call, read_options, without_version
-from hermes.policy.programs.interpreters import INLINE, has_code
+from hermes.policy.programs.inline.interpreters import INLINE, has_code
 from hermes.policy.programs.launchers import SHELLS
 from hermes.policy.programs.wrappers import WRAPPERS
 from hermes.policy.rules.targets import written_paths

@@ -25,6 +25,11 @@ _COMMANDS = re.compile(
 )
 #: Variables whose text a shell expands.
 _PROMPTS = names("PS0 PS1 PS2 PS4")
+#: Variables with folders from which a program takes code.
+_FOLDERS = names(
+    "PATH PYTHONPATH RUBYLIB NODE_PATH PERL5LIB CLASSPATH LD_LIBRARY_PATH DYLD_LIBRARY_PATH GIT_EXEC_PATH "
+    "GIT_TEMPLATE_DIR GEM_PATH GEM_HOME LUA_PATH LUA_CPATH JULIA_LOAD_PATH FPATH PYTHONUSERBASE"
+)
 #: Variables that hold options for a program.
 _OPTIONS = by_program(
     {
@@ -52,6 +57,8 @@ def set_variable(shell: Shell, name: str, value: str, source: str) -> None:
         shell.report("unchecked-package", source)
     if hides_history(name, value):
         shell.report("wipe-logs", source)
+    if name in _FOLDERS and any(map(shell.state.paths.is_foreign, filter(is_known, re.split(r"[:;]", value)))):
+        shell.report("load-code", source)
     if name.startswith("GIT_CONFIG_"):
         _git(shell, name, value, source)
     elif value and is_known(value):
@@ -69,7 +76,7 @@ def _run_value(shell: Shell, name: str, value: str) -> None:
     elif name in _OPTIONS:
         shell.read_apart(f"{_OPTIONS[name]} {' '.join(map(quote, _split(value)))}")
     elif _COMMANDS.fullmatch(name):
-        shell.read_apart(value.lstrip("|- ").replace("%s", "x"))
+        shell.read_apart(value.lstrip("|- ").replace("%s", "x"), by_option=True)
     else:
         shell.evaluate([value])
 
@@ -95,4 +102,4 @@ def _git(shell: Shell, name: str, value: str, source: str) -> None:
         if git_loads(key, known) or (key.lower() == "core.fsmonitor" and "/" in known):
             shell.report("load-code", source)
         if text := git_setting(key, known):
-            shell.read_apart(text)
+            shell.read_apart(text, by_option=True)

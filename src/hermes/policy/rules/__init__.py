@@ -5,7 +5,7 @@ from __future__ import annotations
 from hermes.policy.call import Call, without_version
 from hermes.policy.rules import code, containers, databases, deletion, git, infrastructure, packages, runtime, writes
 from hermes.policy.rules.machine import disks, permissions, persistence, processes, services, system
-from hermes.policy.rules.rule import REDIRECTED, Predicate, Rule
+from hermes.policy.rules.rule import EVERY, REDIRECTED, Predicate, Rule
 from hermes.policy.rules.targets import written_kinds
 
 _FAMILIES = (
@@ -51,8 +51,7 @@ def broken_rules(call: Call) -> list[str]:
     checks = (_CHECKS.get(name) or _CHECKS.get(without_version(name)) or []) if program else []
     if not checks and program and infrastructure.LIKE_A_TOOL.search(program):
         checks = [("destroy-resources", infrastructure.destroys_by_name)]
-    if call.writes:
-        checks = [*checks, *_CHECKS[REDIRECTED]]
+    checks = [*checks, *_CHECKS[EVERY], *(_CHECKS[REDIRECTED] if call.writes else ())]
     return [*(key for key, applies in checks if applies(call)), *written_kinds(call)]
 
 

@@ -32,6 +32,9 @@ def _verb(call: Call) -> tuple[str, str]:
 
 def _stops(call: Call) -> bool:
     group, verb = _verb(call)
+    if group == "compose" or call.program.endswith("-compose"):
+        # Its services are those of the project, and the next "up" starts them again.
+        return verb == "down" or (verb in ("rm", "kill") and call.options.has("fsv", "force", "stop", "volumes"))
     if verb in _STOPS:
         return True
     forced = call.options.has("f", "force", "volumes")
@@ -53,6 +56,26 @@ def _reaches_host(call: Call) -> bool:
     return False
 
 
+#: In the description of a pod: what lets it out of its container.
+_POD_REACHES = re.compile(
+    r"host(?:PID|IPC|Network|Users)[\"']?\s*:\s*[\"']?true|privileged[\"']?\s*:\s*true|hostPath[\"']?\s*:|allowPrivilegeEscalation[\"']?\s*:\s*true"
+    r"|SYS_ADMIN|SYS_PTRACE|/run/(?:docker|containerd)"
+)
+
+
+def _pod_reaches_host(call: Call) -> bool:
+    """A pod that can do on its node what it likes."""
+    operands = call.options.operands
+    if not {"run", "apply", "create", "patch", "replace", "debug", "set"}.isdisjoint(operands[:1]):
+        text = " ".join((*call.args, call.stdin.text or ""))[:_LONGEST_POD]
+        on_node = operands[:1] == ["debug"] and any(word.startswith("node/") for word in operands)
+        return on_node or "--privileged" in call.args or _POD_REACHES.search(text) is not None
+    return False
+
+
+_LONGEST_POD = 20_000
+
+
 def _mount_in(word: str, following: str) -> str:
     """What an option mounts; empty for another word."""
     if word in ("-v", "--volume", "--mount"):
@@ -65,7 +88,11 @@ def _mount_in(word: str, following: str) -> str:
 def _mounts_vital(call: Call, value: str) -> bool:
     named = [part.partition("=")[2] for part in value.split(",") if part.startswith(("source=", "src="))]
     source = named[0] if named else value.partition(":")[0]
-    return source.startswith(("/", "~")) and (call.paths.is_vital(source) or source.endswith("docker.sock"))
+    return source.startswith(("/", "~")) and (
+        call.paths.is_vital(source)
+        or source.endswith(("docker.sock", "containerd.sock", "podman.sock"))
+        or call.paths.secret_kind(source) is not None
+    )
 
 
 #: Where container engines take commands over HTTP.
@@ -99,6 +126,7 @@ RULES = (
         "gives a container access to the machine it runs on",
         {
             "docker podman nerdctl": _reaches_host,
+            "kubectl oc": _pod_reaches_host,
             "curl wget http https xh nc ncat netcat socat": _commands_engine,
         },
     ),

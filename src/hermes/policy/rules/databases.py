@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from hermes.policy.call import Call, without_version
-from hermes.policy.rules.rule import Predicate, Rule, always, any_of, with_arguments
+from hermes.policy.rules.rule import REDIRECTED, Predicate, Rule, always, any_of, with_arguments
+from hermes.policy.rules.targets import written_paths
 from hermes.policy.shell.words import names
 
 _CLIENTS = (
@@ -22,14 +23,35 @@ _DROP = re.compile(
 )
 _DELETE = re.compile(r"\bdelete\s+from\s+[^;]*", re.IGNORECASE)
 _WHERE = re.compile(r"\bwhere\b(?!\s*(?:1\s*=\s*1|true|1)\s*(?:;|$))", re.IGNORECASE)
-_MONGO = re.compile(r"\.drop(?:Database|Indexes?)?\s*\(|(?:deleteMany|remove)\s*\(\s*(?:\{\s*\})?\s*\)")
+_MONGO = re.compile(
+    r"\.drop(?:Database|Indexes?)?\s*\(|(?:deleteMany|remove)\s*\(\s*(?:\{\s*\})?\s*\)|updateMany\s*\(\s*\{\s*\}"
+)
 _RIGHTS = re.compile(
     r"\bgrant\s+(?:all|super|[^;]*\bto\s+public\b|[^;]*\bwith\s+(?:grant|admin)\s+option)|\b(?:alter|create)\s+(?:user|role)\b[^;]*\b(?:superuser|createrole)\b"
     r"|\bset\s+password\b|\bidentified\s+by\b",
     re.IGNORECASE,
 )
 _UPDATE = re.compile(r"\bupdate\s+[\w.\"`]+\s+set\s+[^;]*", re.IGNORECASE)
-_REDIS = names("flushall flushdb shutdown")
+_REDIS = names("flushall flushdb shutdown slaveof replicaof debug")
+_REDIS_SETTINGS = re.compile(r"\bconfig\s+set\s+(?:dir|dbfilename|requirepass|protected-mode|save)\b", re.IGNORECASE)
+#: Files of databases; names and folders that say that one is for trying things out, or a copy.
+_DATABASE_FILE = re.compile(r"\.(?:db|db3|sqlite3?|rdb|mdb|duckdb|ibd)$", re.IGNORECASE)
+_SPARE = re.compile(
+    r"(?:^|[/_.-])(?:tests?|tmp|temp|scratch|caches?|dev|backups?|bak|cop(?:y|ies)|samples?|examples?|fixtures?|demo|mock|old|new"
+    r"|snapshots?|out|output|build|dist|coverage|thumbs)(?:[/_.-]|$)",
+    re.IGNORECASE,
+)
+
+
+def _replaces_file(call: Call) -> bool:
+    """A file of a database that is emptied, deleted, or replaced by another."""
+    written = written_paths(call)
+    if call.program in ("mv", "gmv"):
+        written = call.options.operands[-1:]
+    paths = [path for path in (*call.writes, *written) if _DATABASE_FILE.search(path)]
+    return any(not _SPARE.search(path) and not call.paths.is_disposable(path) for path in paths)
+
+
 _TASKS = re.compile(
     r"db:(?:drop|reset|purge|truncate_all|schema:load|wipe|fresh)|migrate:(?:fresh|reset|refresh)|ecto\.(?:drop|reset)"
     r"|manage\.py (?:flush|reset_db)|prisma (?:migrate reset|db push --force-reset)"
@@ -58,7 +80,7 @@ def _on_all_rows(pattern: re.Pattern[str]) -> Predicate:
 
 def _redis_flushes(call: Call) -> bool:
     words = [*call.args, *(call.stdin.text or "").split()]
-    return any(word.lower() in _REDIS for word in words)
+    return any(word.lower() in _REDIS for word in words) or _REDIS_SETTINGS.search(" ".join(words[:12])) is not None
 
 
 #: Words by which a migration tool goes back, or puts other data in the place of what is there.
@@ -134,6 +156,10 @@ RULES = (
             "mongo mongosh": lambda call: _MONGO.search(_statements(call)) is not None,
             "redis-cli valkey-cli keydb-cli": _redis_flushes,
             "dropdb dropuser": always,
+            "pg_resetwal mysql_install_db": with_arguments,
+            "mongoimport": any_of("--drop"),
+            "truncate cp gcp mv gmv dd gdd rm grm unlink shred install": _replaces_file,
+            REDIRECTED: _replaces_file,
             "mysqladmin mariadb-admin": lambda call: "drop" in call.args,
             "rails rake bundle php mix npx python prisma": lambda call: _TASKS.search(" ".join(call.args)) is not None,
         },

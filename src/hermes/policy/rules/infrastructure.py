@@ -64,6 +64,22 @@ _GRANTS = re.compile(
     r"(?:attach|put)-(?:user|role|group)-policy|add-user-to-group|create-access-key|create-login-profile|add-iam-policy-binding|set-iam-policy"
     r"|update-assume-role-policy|set_user_tags|set_permissions|add-member|put-bucket-(?:policy|acl)|delete-public-access-block",
 )
+#: Everyone, in the words of the clouds: as the readers of a store, or as a range of addresses.
+_EVERYONE = re.compile(
+    r"\ball(?:Authenticated)?Users\b|\bpublic-read"
+    r"|--public-access(?:-level)?[= ](?!off|none|disabled)|--public-access-type[= ]object"
+    r"|\bprincipal[\"': =]+\*",
+    re.IGNORECASE,
+)
+_FIREWALL = re.compile(
+    r"security-?\s?group|firewall|\bnsg\b|network-?acl|authorized-networks|ip-allowlist", re.IGNORECASE
+)
+_ANYWHERE = re.compile(
+    r"0\.0\.0\.0/0|::/0"
+    r"|(?:source|remote|address)[\w-]{0,40}[= ]{1,3}['\"]?(?:\*|any|internet)(?![\w.])|--allow[= ]all\b",
+    re.IGNORECASE,
+)
+_NARROWS = re.compile(r"delete|remove|revoke|describe|\blist\b|\bshow\b|\bget\b|egress|outbound", re.IGNORECASE)
 _GIVES = re.compile(r"create|attach|add|put|set|assign|bind|grant|update|patch")
 
 
@@ -164,6 +180,8 @@ def _grants(call: Call) -> bool:
     text = " ".join(call.args)
     if _ADMIN.search(text) is not None:
         return _GIVES.search(text) is not None
+    if _EVERYONE.search(text) or (_FIREWALL.search(text) and _ANYWHERE.search(text)):
+        return _NARROWS.search(text) is None
     return _GRANTS.search(text) is not None or {"role", "assignment", "create"} <= set(call.args)
 
 
@@ -185,6 +203,32 @@ def _sends_delete(call: Call) -> bool:
     )
 
 
+#: What a forge protects, in the addresses of its interface.
+_PROTECTED = re.compile(
+    r"/(?:protection|rulesets|merges?|branch-restrictions|protected_branches|collaborators|keys|hooks|actions/secrets)\b"
+    r"|\bvisibility=public|\bprivate=false",
+    re.IGNORECASE,
+)
+
+
+def _skips_review(call: Call) -> bool:
+    """A merge with an administrator's rights, and a change of what protects a branch or a repository."""
+    operands = call.options.operands
+    if operands[1:2] == ["merge"]:
+        return "--admin" in call.args
+    if operands[:1] != ["api"] or not any(map(_PROTECTED.search, call.args)):
+        return operands[:2] in (["repo", "deploy-key"], ["ruleset", "edit"]) and "list" not in operands
+    methods = call.values("X", "method")
+    return any(value.upper() != "GET" for value in methods) or (
+        not methods and call.options.has("fF", "field", "input")
+    )
+
+
+def _skips_checks(call: Call) -> bool:
+    """A push without the hooks that check it."""
+    return "push" in call.args[:4] and "--no-verify" in call.args
+
+
 RULES = (
     Rule(
         "destroy-resources",
@@ -196,7 +240,16 @@ RULES = (
         "asks a server to delete something",
         {"curl wget http https xh xhs curlie gh glab hurl wget2 restish": _sends_delete},
     ),
-    Rule("grant-admin", "gives someone far-reaching rights", {_TOOLS: _grants}),
+    Rule(
+        "grant-admin",
+        "gives someone far-reaching rights, or lets everyone read or reach something",
+        {_TOOLS: _grants},
+    ),
+    Rule(
+        "skip-review",
+        "goes past the checks or reviews that protect a branch",
+        {"gh glab": _skips_review, "git hub": _skips_checks},
+    ),
 )
 
 #: Programs that are not known but named like a tool for administration.

@@ -111,8 +111,8 @@ def _removes(call: Call) -> bool:
     return not removes.isdisjoint(call.args[:6])
 
 
-_RUNNERS = names("npx pnpx bunx uvx cpan cpanm cpm")
-_RUNS_PACKAGE = names("exec x dlx run tool")
+_RUNNERS = names("npx pnpx bunx uvx cpan cpanm cpm nix-shell nix-env ansible-pull cookiecutter copier")
+_RUNS_PACKAGE = names("exec x dlx run tool develop shell try-repo")
 _INSTALLS = names(
     "install i add download wheel sync get ci update require install-extension cask upgrade in localinstall"
 )
@@ -147,12 +147,42 @@ def changes_source(name: str, value: str) -> bool:
 def _fetches_code(call: Call) -> bool:
     """Packages whose code runs here, from an address of the command line's choice."""
     words = _words(call)
+    if call.program == "go" and words[:1] == ["run"]:
+        return any(map(_GO_MODULE.match, call.args))
+    if call.program == "uv" and words[:1] == ["run"]:
+        return any(map(_REMOTE_FILE.match, words[1:2]))
     runs = call.program in _RUNNERS or not _RUNS_PACKAGE.isdisjoint(words[:2])
     if call.program in ("uv", "poetry", "pdm", "npm", "cargo", "bundle", "conda") and words[:1] == ["run"]:
         return False
     if not runs and _INSTALLS.isdisjoint(words[:3]):
         return False
     return any(_ADDRESS.match(word.partition("=")[2] if word.startswith("-") else word) for word in call.args)
+
+
+#: A module that is fetched and run at once; those of the language itself are its tools.
+_GO_MODULE = re.compile(r"(?!golang\.org/|google\.golang\.org/)[\w-]+(?:\.[\w-]+)+/\S+@\S+")
+#: An image at an address of its own instead of a registry with a name.
+_IMAGE_ADDRESS = re.compile(
+    rf"(?:\w+://)?(?!(?:{_THIS_MACHINE}))(?:\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d+)?|[\w-]+(?:\.[\w-]+)+:\d+)/\S+|\w+://\S+"
+)
+
+
+def _runs_image(call: Call) -> bool:
+    """An image that is built or taken from an address, or from a download."""
+    words = [word for word in _words(call) if word not in ("image", "container", "buildx")]
+    match words[:1]:
+        case ["run" | "create"]:
+            return any(_IMAGE_ADDRESS.fullmatch(word) for word in words[1:6] if "=" not in word)
+        case ["build" | "import" | "load" | "compose"]:
+            from_address = any(_ADDRESS.match(word) for word in call.args if not word.startswith("-"))
+            return call.stdin.origin == "remote" or from_address
+        case _:
+            return False
+
+
+def _loads_module(call: Call) -> bool:
+    """A script or module that a runtime takes from an address."""
+    return any(_REMOTE_FILE.match(word.partition("=")[2] or word) for word in call.args[:6])
 
 
 def _installs_file(call: Call) -> bool:
@@ -195,7 +225,10 @@ def _fetches_workload(call: Call) -> bool:
     return not wanted.isdisjoint(call.args[:3]) and any(_REMOTE_FILE.match(word) for word in call.args)
 
 
-_REMOTE_FILE = re.compile(rf"(?:-f|--filename=)?https?://(?!(?:{_THIS_MACHINE}){_HOST_ENDS})", re.IGNORECASE)
+_REMOTE_FILE = re.compile(
+    rf"(?:-f|-k|--filename=|--kustomize=)?https?://(?!(?:{_THIS_MACHINE}){_HOST_ENDS})|(?:github|gitlab)\.com/\S",
+    re.IGNORECASE,
+)
 
 
 def _removes_environment(call: Call) -> bool:
@@ -225,6 +258,10 @@ RULES = (
         {
             "pip pip3 pipx uv npm yarn pnpm bun gem cargo go conda mamba poetry pdm": _fetches_code,
             "composer luarocks brew npx pnpx bunx uvx cpan cpanm cpm": _fetches_code,
+            "nix nix-shell nix-env ansible-pull ansible-galaxy cookiecutter copier pre-commit": _fetches_code,
+            "docker podman nerdctl buildah": _runs_image,
+            "node nodejs ansible-playbook": _loads_module,
+            "terraform tofu": lambda call: any(word.lstrip("-").startswith("from-module=") for word in call.args),
             "dpkg rpm apt apt-get aptitude dnf yum zypper apk pacman snap flatpak installer": _installs_file,
             "code code-insiders codium cursor winget": _installs_file,
             "kubectl oc helm deno": _fetches_workload,

@@ -13,6 +13,8 @@ Checks = Mapping[str, Predicate]
 
 #: In place of a program: the check applies to every call that redirects its output to a file.
 REDIRECTED = "REDIRECTED"
+#: In place of a program: the check applies to every call.
+EVERY = "EVERY"
 
 _QUESTIONS = names("--help -h --version -V -n --dry-run --show --list -l status list show")
 

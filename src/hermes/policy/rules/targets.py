@@ -67,8 +67,20 @@ def downloaded_files(call: Call) -> list[str]:
     return call.values("O" if call.program == "wget" else "o", "output", "output-document", "out")
 
 
+def unpacked_into(call: Call) -> list[str]:
+    """The folders that a call unpacks an archive into; none for other uses."""
+    if call.program in ("7z", "7za", "unrar"):
+        unpacks = call.args[:1] in (["x"], ["e"])
+        return [word[2:] for word in call.args if word.startswith("-o")] or [HERE] if unpacks else []
+    if call.program == "cpio":
+        return (call.values("D", "directory") or [HERE]) if call.options.has("i", "extract") else []
+    first = call.args[0] if call.args else ""
+    unpacks = call.program == "unzip" or call.options.has("x", "extract", "get") or (first[:1] != "-" and "x" in first)
+    return _archive(call) if unpacks else []
+
+
 def _archive(call: Call) -> list[str]:
-    """Where an archive is unpacked."""
+    """Where an archive is unpacked, or the one that is made."""
     if call.program == "unzip":
         lists = call.options.has("lptvz")
         return call.values("d") or ([] if lists else [HERE])

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from hermes.policy.programs.variables import set_variable
 from hermes.policy.rules.machine.persistence import hides_history
 from hermes.policy.shell.expander import text_of
-from hermes.policy.shell.flow import NOTHING, Flow
-from hermes.policy.shell.marks import UNKNOWN
+from hermes.policy.shell.flow import NOTHING, PROGRAM, Flow
+from hermes.policy.shell.marks import TOKEN, UNKNOWN
 from hermes.policy.shell.state import Value
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def restore(shell: Shell, name: str, value: Value | None) -> None:
 
 def declare(shell: Shell, node: Node, stdin: Flow) -> Flow:
     """``export``, ``declare`` and similar."""
-    reference = False
+    reference = printed = False
     for child in node.named_children:
         if child.type == "variable_assignment":
             assign(shell, child, stdin)
@@ -66,12 +66,13 @@ def declare(shell: Shell, node: Node, stdin: Flow) -> Flow:
             continue
         word = shell.expander.value(child)
         reference = reference or (word.startswith("-") and "n" in word)
+        printed = printed or (word.startswith("-") and "p" in word)
         shell.evaluate([word])
         name_text, equals, value = word.partition("=")
         if equals:
             shell.state.assign(name_text, value)
             set_variable(shell, name_text, value, text_of(node))
-    return NOTHING
+    return PROGRAM.tainted(TOKEN) if printed else NOTHING
 
 
 def unset(shell: Shell, node: Node, _stdin: Flow) -> Flow:

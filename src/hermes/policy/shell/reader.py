@@ -10,12 +10,13 @@ from hermes.policy.budget import StepBudget, TooComplex
 from hermes.policy.call import Call
 from hermes.policy.programs.builtins import multiplies
 from hermes.policy.programs.programs import run
+from hermes.policy.programs.secrets.private import is_data
 from hermes.policy.programs.secrets.stores import only_filters
 from hermes.policy.rules import broken_rules
 from hermes.policy.scripts import Script, ScriptReader
 from hermes.policy.shell.assignments import assign, assign_for_now, declare, restore, unset
 from hermes.policy.shell.expander import Expander, same_line, text_of
-from hermes.policy.shell.flow import A_FILE, NOTHING, PROGRAM, SECRET_FILE, TERMINAL, Flow, joined
+from hermes.policy.shell.flow import A_FILE, NOTHING, PRIVATE_FILE, PROGRAM, SECRET_FILE, TERMINAL, Flow, joined
 from hermes.policy.shell.marks import UNKNOWN, is_known, is_subscript
 from hermes.policy.shell.redirection import WORDS, Redirects, add_redirect, read_redirects
 from hermes.policy.shell.state import ShellState, Value, merged
@@ -258,7 +259,7 @@ class Shell:
         known = self.state.files.get(self.state.paths.resolve(path))
         if known is not None:
             return known
-        return SECRET_FILE if self.state.paths.secret_kind(path) else A_FILE
+        return SECRET_FILE if self.state.paths.secret_kind(path) else PRIVATE_FILE if is_data(path) else A_FILE
 
     def script_at(self, path: str) -> Script | None:
         """A script on disk that this command line did not write, if it can be read."""

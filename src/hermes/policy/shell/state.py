@@ -41,6 +41,13 @@ class ShellState:
     only_hardline: bool = False
     #: Inside a substitution or an earlier part of a pipeline: no one sees the output.
     captured: bool = False
+    #: Inside a command line that is the value of an option or variable of another program.
+    by_option: bool = False
+    #: Folders with what this command line fetched or unpacked; and those where it lies among other files.
+    unread: set[str] = field(default_factory=set[str])
+    mixed: set[str] = field(default_factory=set[str])
+    #: Names of git's remotes that this command line added or changed.
+    remotes: set[str] = field(default_factory=set[str])
 
     def assign(self, name: str, value: Value, *, append: bool = False) -> None:
         """Set a variable."""
@@ -96,6 +103,10 @@ class ShellState:
             self.contained,
             self.only_hardline,
             self.captured,
+            self.by_option,
+            self.unread,
+            self.mixed,
+            self.remotes,
         )
         for name, value in changes.items():
             setattr(copy, name, value)

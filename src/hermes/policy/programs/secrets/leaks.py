@@ -7,7 +7,17 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call
-from hermes.policy.programs.secrets.private import is_private, prints_private, sends, sent_files
+from hermes.policy.programs.secrets.private import (
+    is_data,
+    is_private,
+    prints_private,
+    publishes,
+    sends,
+    sends_archive,
+    sent_files,
+)
+from hermes.policy.programs.secrets.remotes import pushes_away
+from hermes.policy.programs.secrets.searches import filters_secrets, searches_for_keys
 from hermes.policy.programs.secrets.stores import prints_secret
 from hermes.policy.rules.targets import written_paths
 from hermes.policy.shell.flow import PRIVATE_FILE
@@ -118,13 +128,16 @@ def check_secrets(shell: Shell, call: Call) -> str:
 
 def _check_private(shell: Shell, call: Call) -> None:
     """Report private data that is sent; remember the files that it is packed into."""
+    if pushes_away(shell.state.remotes, call) or publishes(call):
+        shell.report("send-private", call.source)
     if sends(call):
         known = shell.state.files
         flows = [known.get(call.paths.resolve(path)) for path in sent_files(call)] if known else []
         if (
             PRIVATE in (call.stdin.taint, *(flow.taint for flow in flows if flow is not None))
             or any(PRIVATE in word for word in call.args)
-            or any(is_private(call, path) for path in sent_files(call))
+            or any(is_private(call, path) or is_data(path) for path in sent_files(call))
+            or sends_archive(call)
         ):
             shell.report("send-private", call.source)
     elif prints_private(call):
@@ -141,8 +154,26 @@ def _report_files(shell: Shell, call: Call, files: list[str], *, sends: bool) ->
         for kind in dict.fromkeys(files):
             shell.report(kind, call.source)
     line = " ".join((program, *call.args)) if program in _STORES else ""
-    if _ALWAYS_ASKED.match(line) or (not shell.state.captured and prints_secret(call)):
+    if _ALWAYS_ASKED.match(line) or (
+        not shell.state.captured
+        and (prints_secret(call) or _shows_variable(call, contained=shell.state.contained) or filters_secrets(call))
+    ):
         shell.report("read-credentials", call.source)
+    if searches_for_keys(call):
+        shell.report("read-credentials", call.source)
+
+
+def _shows_variable(call: Call, *, contained: bool) -> bool:
+    """Whether a call prints a secret variable, or all of a service's: that is where a container has its passwords."""
+    match call.program:
+        case "printenv" if call.args:
+            return any(map(is_secret_name, call.args))
+        case "env" | "printenv":
+            return contained and not call.options.operands
+        case "echo" | "printf":
+            return not call.writes and any(TOKEN in word for word in call.args)
+        case _:
+            return False
 
 
 def _check_sender(shell: Shell, call: Call, arguments: list[str], files: list[str]) -> None:

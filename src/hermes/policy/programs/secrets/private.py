@@ -41,6 +41,39 @@ _MACHINE = re.compile(r"/(?:etc|var/(?:lib|log|mail|spool|backups))/")
 _ORDINARY = re.compile(r"/(?:\.cache|\.npm|\.cargo/registry|\.local/share/pnpm|go/pkg|tmp)(?:/|$)|\.pub$|/known_hosts$")
 
 
+#: Files of data by their names: dumps, tables, databases, mail, recordings, backups.
+_DATA = re.compile(
+    r"\.(?:sql|dump|db|sqlite3?|rdb|bson|csv|tsv|xlsx?|parquet|mdb|ldif|pst|mbox|bak|pcap|har)(?:\.(?:gz|bz2|xz|zst|zip|enc|gpg|7z))?$"
+    r"|(?:backup|dump|customer|client|employee|payroll|salar|invoice|patient|private|confidential)[^/]{0,80}"
+    r"\.(?:tar|tgz|tar\.\w+|zip|7z|json|txt|gz|pdf|ndjson|jsonl|xml)$",
+    re.IGNORECASE,
+)
+#: Senders that hand over bytes to whoever answers; the others copy to a machine or a store of one's own.
+_CHANNELS = names("curl wget nc ncat netcat socat openssl mail mailx sendmail mutt telnet websocat http https xh")
+_ARCHIVED = re.compile(r"(?:^|[;&|(]\s*)\s*(?:tar|gtar|bsdtar|zip|7z|cpio|git\s+archive)\b[^|]*\|")
+
+
+def is_data(path: str) -> bool:
+    """Whether a file has the name of data rather than of source code."""
+    return _DATA.search(path) is not None
+
+
+def sends_archive(call: Call) -> bool:
+    """Whether a call sends what an archiver before it in the pipeline has packed."""
+    piped = call.stdin.origin not in ("terminal", "text") and call.program in _CHANNELS
+    return piped and _ARCHIVED.search(call.around) is not None
+
+
+def publishes(call: Call) -> bool:
+    """Whether a call shows files of the workspace to everyone, at a forge."""
+    if call.program not in ("gh", "glab"):
+        return False
+    words = call.options.operands[:2]
+    return words in (["gist", "create"], ["snippet", "create"]) or (
+        words == ["repo", "create"] and "--public" in call.args
+    )
+
+
 def prints_private(call: Call) -> bool:
     """Whether a program prints or packs private data."""
     source = _SOURCES.get(call.program)
@@ -71,11 +104,12 @@ def sent_files(call: Call) -> list[str]:
     """The files that a sending call names, apart from those that it writes."""
     operands = call.options.operands
     if call.program in _COPIERS:
-        return operands[:-1] if any(_AWAY.fullmatch(word) for word in operands) else []
+        away = any(_AWAY.fullmatch(word) for word in operands)
+        return [path for path in operands[:-1] if not is_data(path) or is_private(call, path)] if away else []
     if call.program in ("ssh", "wget", "dig", "nslookup", "host", "openssl"):
         return []
     found = [path for word in call.args for path in _file_in(word)]
-    found += call.values("Ta", "upload-file", "attach")
+    found += call.values("TaA", "upload-file", "attach")
     written = set(written_paths(call))
     return [path for path in found if path not in written]
 

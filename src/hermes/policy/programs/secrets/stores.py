@@ -60,7 +60,7 @@ _PRINTS: Mapping[str, re.Pattern[str]] = {
             "npm": r"token create|config get .*_auth",
             "nmcli": r".*(?:-s|--show-secrets)\b",
             "netsh": r"wlan show profile .*key=clear",
-            "docker podman": r"(?:secret|config) inspect",
+            "docker podman": r"(?:secret|config) inspect|(?:container )?inspect .*\.Env\b",
             "consul": r"(?:acl token|kv get)\b",
             "etcdctl": r"get .*(?:secret|token|password)",
             "jf jfrog": r"(?:config (?:show|export)|access-token-create|atc)\b",

@@ -8,6 +8,7 @@ from binascii import Error as BadEncoding
 from collections.abc import Callable
 
 from hermes.policy.call import Call
+from hermes.policy.programs.output.pieces import piece
 from hermes.policy.shell.flow import DOWNLOAD, NOTHING, PROGRAM, Flow, text_flow
 from hermes.policy.shell.marks import UNKNOWN, is_known
 from hermes.policy.shell.words import by_program, escapes, names
@@ -31,6 +32,9 @@ _SHELL_SETUP = re.compile(
 
 def output(call: Call) -> Flow:
     """The output of a call, or at least its origin."""
+    flow = piece(call)
+    if flow is not None:
+        return flow
     printer = _PRINTERS.get(call.program)
     if printer is not None:
         return printer(call)

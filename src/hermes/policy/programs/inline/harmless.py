@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from typing import TYPE_CHECKING
 
+from hermes.policy.programs.inline.python_code import Writes, python_writes
 from hermes.policy.shell.words import by_program, names
 
 if TYPE_CHECKING:
@@ -15,22 +15,32 @@ if TYPE_CHECKING:
 _LONGEST = 4_000
 
 
-def is_harmless_call(language: str, args: list[str], code: str, paths: PathContext) -> bool:
-    """Whether the options of an interpreter load nothing, and its code is harmless."""
+def writes_of_call(language: str, args: list[str], code: str, paths: PathContext) -> Writes | None:
+    """The same, when the options of an interpreter load nothing."""
     prefixes, harmless = _LOADERS.get(language, ((), frozenset[str]()))
     loaded = [word[2:].partition("=")[0] for word in args if word.startswith(prefixes)]
-    return harmless.issuperset(loaded) and is_harmless(language, code, paths)
+    return writes_of(language, code, paths) if harmless.issuperset(loaded) else None
 
 
-def is_harmless(language: str, code: str, paths: PathContext) -> bool:
-    """Whether the code can only compute, read ordinary files and print. In doubt it is not."""
+def writes_of(language: str, code: str, paths: PathContext) -> Writes | None:
+    """What code writes that else can only compute, read ordinary files and print; None when it may do more.
+
+    In doubt it may. Only ordinary files of the working folder count, and only in Python.
+    """
+    if language in ("python", "pypy", "ipython"):
+        return python_writes(code, paths) if _is_short(code, paths) else None
+    return {} if _is_short(code, paths) and _only_reads(language, code) else None
+
+
+def _is_short(code: str, paths: PathContext) -> bool:
+    """Whether the code is plain text of a length that is looked at, and names no file with keys."""
     if len(code) > _LONGEST or (not code.isprintable() and not code.replace("\n", "").replace("\t", "").isprintable()):
         return False
-    if any(paths.secret_kind(first or second or third) for first, second, third in _LITERAL.findall(code)):
-        return False
+    return not any(paths.secret_kind(first or second or third) for first, second, third in _LITERAL.findall(code))
+
+
+def _only_reads(language: str, code: str) -> bool:
     match language:
-        case "python" | "pypy" | "ipython":
-            return _python(code)
         case "node" | "nodejs" | "bun":
             return _javascript(code)
         case "perl" | "ruby" | "php":
@@ -43,154 +53,6 @@ def is_harmless(language: str, code: str, paths: PathContext) -> bool:
 
 _LITERAL = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`([^`]*)`")
 
-
-# -- Python -----------------------------------------------------------------------------------------------------------
-
-_MODULES = names(
-    "json sys math cmath datetime re collections itertools functools statistics decimal fractions string textwrap "
-    "random time base64 binascii hashlib hmac csv pprint typing platform unicodedata struct uuid calendar bisect heapq "
-    "operator copy dataclasses enum ast tomllib html difflib colorsys numbers zlib secrets locale keyword timeit "
-    "inspect dis tokenize importlib.metadata importlib.resources urllib.parse email.utils xml.etree.ElementTree yaml "
-    "tomli configparser ipaddress os.path pathlib os array contextlib abc types zoneinfo gzip glob fnmatch shlex "
-    "graphlib warnings"
-)
-_CALLS = names(
-    "print len range sum min max sorted enumerate zip map filter int float str repr list dict set tuple bool abs round "
-    "any all isinstance issubclass type format hex bin oct ord chr divmod pow reversed iter next open slice bytes "
-    "bytearray frozenset complex hash id callable ascii dir help super object Exception ValueError KeyError SystemExit "
-    "input memoryview"
-)
-_OS = names(
-    "path getcwd listdir sep name cpu_count walk stat environ getenv getpid uname linesep scandir "
-    "get_terminal_size curdir"
-)
-#: Methods that change something outside of the program.
-_EFFECTS = names(
-    "unlink rmdir write_text write_bytes rename replace_file mkdir touch chmod symlink_to hardlink_to link_to lchmod "
-    "system popen write writelines truncate execute executescript executemany send sendall connect kill fork putenv "
-    "unsetenv remove_tree rmtree makedirs removedirs exec_module load_module settrace setprofile _getframe modules "
-    "meta_path path_hooks"
-)
-_DUNDERS = names(
-    "__version__ __name__ __doc__ __file__ __path__ __len__ __all__ __annotations__ __class__ __dict__ __main__ __mro__"
-)
-#: What may be asked of any module.
-_VERSION = names("__version__ VERSION version __file__ __name__")
-_PLAIN_PATHS = (ast.Constant, ast.Name, ast.Subscript, ast.Attribute, ast.Call)
-
-
-def _python(code: str) -> bool:
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return _PythonReader(tree).harmless()
-
-
-class _PythonReader:
-    """Looks at every import, name, attribute and call of a module."""
-
-    def __init__(self, tree: ast.Module) -> None:
-        self._tree = tree
-        #: Modules that are only known by name: their version may be asked for, nothing else.
-        self._strange: set[str] = set()
-        self._defined: set[str] = set()
-        self._modules: set[str] = set()
-
-    def harmless(self) -> bool:
-        nodes = list(ast.walk(self._tree))
-        for node in nodes:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                self._defined.add(node.name)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                self._defined.add(node.id)
-            elif isinstance(node, ast.arg):
-                self._defined.add(node.arg)
-        if not all(self._import(node) for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)):
-            return False
-        parents = {child: node for node in nodes for child in ast.iter_child_nodes(node)}
-        return all(self._node(node, parents) for node in nodes)
-
-    def _import(self, node: ast.Import | ast.ImportFrom) -> bool:
-        if isinstance(node, ast.ImportFrom):
-            if node.level or node.module not in _MODULES:
-                return False
-            imported = {alias.name for alias in node.names}
-            self._modules.add(node.module)
-            self._defined |= {alias.asname or alias.name for alias in node.names}
-            if node.module == "os":
-                return imported <= _OS
-            return imported.isdisjoint(_EFFECTS | names("* os sys modules import_module"))
-        for alias in node.names:
-            self._modules.add(alias.name)
-            if alias.name in _MODULES:
-                self._defined.add(alias.asname or alias.name.partition(".")[0])
-            elif alias.name.partition(".")[0] in _RISKY:
-                return False
-            else:
-                self._strange.add(alias.asname or alias.name.partition(".")[0])
-        return True
-
-    def _node(self, node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
-        match node:
-            case ast.Name(id=name) if name in self._strange:
-                parent = parents.get(node)
-                return isinstance(parent, ast.Attribute) and parent.attr in _VERSION
-            case ast.Name(id=name):
-                return not name.startswith("__") or name in _DUNDERS
-            case ast.Attribute(attr=attribute, value=value):
-                return self._attribute(attribute, value)
-            case ast.Call(func=function):
-                return self._call(node, function)
-            case ast.Global() | ast.Nonlocal() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
-                return False
-            case _:
-                return True
-
-    def _attribute(self, attribute: str, value: ast.expr) -> bool:
-        if attribute.startswith("__") and attribute not in _DUNDERS:
-            return False
-        if isinstance(value, ast.Name) and value.id == "os":
-            return attribute in _OS
-        if attribute == "write" and isinstance(value, ast.Attribute) and value.attr in ("stdout", "stderr"):
-            return True
-        if attribute == "replace" and "pathlib" in self._modules:
-            return False  # of a path, it moves a file
-        return attribute not in _EFFECTS
-
-    def _call(self, call: ast.Call, function: ast.expr) -> bool:
-        match function:
-            case ast.Name(id="open"):
-                return self._only_reads(call)
-            case ast.Name(id=name):
-                return name in _CALLS or name in self._defined
-            case ast.Attribute(attr="open"):
-                return self._only_reads(call, first=0)
-            case ast.Attribute() | ast.Lambda():
-                return True
-            case _:
-                return False
-
-    def _only_reads(self, call: ast.Call, first: int = 1) -> bool:
-        given = [*call.args[first:], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
-        if any(keyword.arg in (None, "opener") for keyword in call.keywords):
-            return False
-        path = call.args[0] if call.args and first else None
-        if path is not None and not isinstance(path, _PLAIN_PATHS):
-            return False
-        return all(
-            isinstance(value, ast.Constant) and (not isinstance(value.value, str) or set(value.value) <= set("rbt"))
-            for value in given[:1]
-        )
-
-
-#: Modules that even a question for their version should not load.
-_RISKY = names(
-    "subprocess shutil socket ctypes multiprocessing signal pty pickle marshal importlib builtins code runpy tempfile "
-    "sqlite3 asyncio webbrowser urllib http ftplib smtplib requests httpx aiohttp paramiko threading antigravity this "
-    "fcntl termios select ssl telnetlib xmlrpc socketserver resource winreg msvcrt posix nt site sysconfig atexit gc "
-    "faulthandler"
-)
 
 # -- JavaScript -------------------------------------------------------------------------------------------------------
 

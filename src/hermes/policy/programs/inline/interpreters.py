@@ -7,8 +7,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call, without_version
-from hermes.policy.programs.harmless import is_harmless, is_harmless_call
-from hermes.policy.shell.flow import Flow
+from hermes.policy.programs.inline.harmless import writes_of, writes_of_call
+from hermes.policy.programs.inline.python_code import Writes
+from hermes.policy.programs.output.pieces import piece
+from hermes.policy.shell.flow import PROGRAM, Flow, text_flow
 from hermes.policy.shell.words import by_program, escapes, names
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ INLINE = by_program(
         "ruby lua luajit rscript r groovy scala ghc osascript raku swift gnuplot": ("e", names("")),
         "jshell irb pry iex ghci sbcl clisp racket octave maxima scheme janet fennel": ("e", names("eval")),
         "elixir": ("e", names("eval")),
+        "puppet chef-apply": ("e", names("execute")),
+        "rake": ("eEp", names("execute execute-print execute-continue")),
         "node nodejs bun": ("ep", names("eval print")),
         "deno erl crystal": ("", names("eval")),
         "php": ("rBRE", names("run")),
@@ -54,8 +58,7 @@ def interpret(shell: Shell, call: Call) -> Flow | None:
         return None
     code, rest = _code_and_operands(language, call.args)
     if code is not None:
-        if not is_harmless_call(language, call.args, code, call.paths):
-            shell.report("inline-code", call.source)
+        _ask_or_note(shell, call, writes_of_call(language, call.args, code, call.paths))
         _look(shell, call, "\n".join([code, *rest]))
         return call.stdin.made_into(None, "program")
     prompts = language in _PROMPTS and not _INTERACTIVE.isdisjoint(call.args)
@@ -131,10 +134,21 @@ def _given(shell: Shell, call: Call, flow: Flow, language: str) -> None:
         shell.report("remote-script", call.source)
     elif flow.origin == "decoded":
         shell.report("decode-then-execute", call.source)
-    elif flow.origin != "file" and (flow.text is None or not is_harmless(language, flow.text, call.paths)):
-        shell.report("inline-code", call.source)
+    elif flow.origin != "file":
+        _ask_or_note(shell, call, None if flow.text is None else writes_of(language, flow.text, call.paths))
     if flow.text:
         _look(shell, call, flow.text)
+
+
+def _ask_or_note(shell: Shell, call: Call, writes: Writes | None) -> None:
+    """Report code that may do anything; of code that only writes files, remember what is in them."""
+    if writes is None:
+        shell.report("inline-code", call.source)
+        return
+    if writes:
+        shell.unseen(call)
+    for path, text in writes.items():
+        shell.state.files[call.paths.resolve(path)] = PROGRAM if text is None else text_flow(text)
 
 
 def _look_at_calls(shell: Shell, call: Call, code: str) -> None:
@@ -181,7 +195,7 @@ def _awk(shell: Shell, call: Call) -> Flow:
     if _AWK_RUNS.search(program[:_LONGEST_SCRIPT]):
         shell.report("inline-code", call.source)
         _look(shell, call, program)
-    return call.stdin.made_into(None, "program")
+    return piece(call) or call.stdin.made_into(None, "program")
 
 
 # Code in other languages. Its length is bounded (ReDoS).

@@ -1,0 +1,1 @@
+"""The output of programs, as far as the command line alone determines it."""
