@@ -64,8 +64,18 @@ def names(listed: Sequence[str]) -> str:
 def figures() -> str:
     """How many commands of each part of the corpus are judged as they should be."""
     from policy.corpus import GROUPS
-    from policy.heldout import dangerous, everyday, second_author, third_author, third_everyday, third_hidden, unseen
+    from policy.heldout import (
+        dangerous,
+        everyday,
+        fourth_author,
+        second_author,
+        third_author,
+        third_everyday,
+        third_hidden,
+        unseen,
+    )
 
+    fourth = fourth_author()
     cases = [case for name in ("dangerous", "disguised") for case in GROUPS[name]]
     parts = (
         (
@@ -104,6 +114,7 @@ def figures() -> str:
             [command for group in third_author.DANGEROUS.values() for command in group],
             list(third_everyday.EVERYDAY),
         ),
+        ("commands of a fourth author", fourth.hardline, fourth.dangerous, fourth.everyday),
     )
     rows = [
         (
@@ -114,8 +125,9 @@ def figures() -> str:
         )
         for name, hardline, asked, harmless in parts
     ]
-    hidden = _share(list(third_hidden.HIDDEN), {"ask", "hardline"})
-    rows.append(("of the third author, in another program's options: asked or refused", hidden, "", ""))
+    for author, commands in (("third", list(third_hidden.HIDDEN)), ("fourth", fourth.hidden)):
+        hidden = _share(commands, {"ask", "hardline"})
+        rows.append((f"of the {author} author, in another program's options: asked or refused", hidden, "", ""))
     return table(("", "never run: refused", "dangerous: asked or refused", "everyday: false alarms"), rows)
 
 

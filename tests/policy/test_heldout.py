@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policy.corpus import judge
-from policy.heldout import second_author, third_author, unseen
+from policy.heldout import fourth_author, second_author, third_author, unseen
 from policy.heldout.dangerous import ASK, HARDLINE
 from policy.heldout.everyday import EVERYDAY
 from policy.heldout.third_everyday import EVERYDAY as THIRD_EVERYDAY
@@ -68,3 +68,13 @@ def test_dangerous_and_everyday_commands_of_a_third_author() -> None:
     alarms = [command for command in THIRD_EVERYDAY if judge(command).decision != "allow"]
     assert len(missed) <= 0.05 * len(commands), "\n".join(missed)
     assert len(alarms) <= 0.015 * len(THIRD_EVERYDAY), "\n".join(alarms)
+
+
+def test_commands_of_a_fourth_author() -> None:
+    commands = fourth_author()
+    assert [command for command in commands.hardline if judge(command).decision != "hardline"] == []
+    for dangerous, share in ((commands.hidden, 0.02), (commands.dangerous, 0.05)):
+        missed = [command for command in dangerous if judge(command).decision == "allow"]
+        assert len(missed) <= share * len(dangerous), "\n".join(missed)
+    alarms = [command for command in commands.everyday if judge(command).decision != "allow"]
+    assert len(alarms) <= 0.015 * len(commands.everyday), "\n".join(alarms)
