@@ -14,7 +14,8 @@ from .distributions import Distribution, distributions
 from .trial import run
 from .verdict import BROKEN, LOADS, NETWORK, PACKAGE, VERDICTS, WORKS, Verdict, judge
 
-_SECONDS = 120
+#: Some import thousands of modules, on a machine that may have other work.
+_SECONDS = 600
 
 
 def main() -> int:

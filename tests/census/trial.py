@@ -11,9 +11,11 @@ import sys
 import tempfile
 import traceback
 from importlib import import_module
+from itertools import product
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import patch
 
 from hermes.base.config.schema.sections import AgentConfig, Config, ModelConfig, PluginsConfig
 from hermes.host import Host, HostOptions
@@ -71,10 +73,10 @@ def _install(distribution: Distribution, unpacked: Path, home: Path) -> list[str
     found = folders(unpacked)
     if found and not any("register" in (one / "__init__.py").read_text(encoding="utf-8") for one in found):
         # What the folder becomes is up to a program of the distribution.
-        for program in installers(unpacked):
-            _run_installer(program)
-        if put := sorted(one.name for one in (home / "plugins").glob("*") if one.is_dir()):
-            return put
+        for program, word in product(installers(unpacked), ("install", "install-plugin")):
+            _run_installer(program, word)
+            if put := sorted(one.name for one in (home / "plugins").glob("*") if one.is_dir()):
+                return put
     for folder in found:
         manifest = manifest_of(folder)
         name = str(manifest.get("name") or (folder.name if folder != unpacked else distribution.name))
@@ -84,11 +86,12 @@ def _install(distribution: Distribution, unpacked: Path, home: Path) -> list[str
     return keys
 
 
-def _run_installer(program: str) -> None:
+def _run_installer(program: str, word: str) -> None:
     module, _, function = program.partition(":")
-    sys.argv = [function, "install"]
-    with contextlib.suppress(BaseException):  # programs end with SystemExit, and not all can install something
-        getattr(import_module(module), function)()
+    sys.argv = [function, word]
+    # The package of this host is hidden from them: some write into it.
+    with patch.dict(sys.modules, {"hermes": cast("Any", None)}), contextlib.suppress(BaseException):
+        getattr(import_module(module), function)()  # ends with SystemExit, and not all can install something
 
 
 def _stay_on_this_machine() -> set[str]:

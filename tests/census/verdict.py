@@ -105,8 +105,6 @@ def is_refusal(outcome: str) -> bool:
 
 def _of_problems(plugins: list[dict[str, Any]]) -> Verdict | None:
     for text in (text for one in plugins for text in one["problems"]):
-        if "is not called" in text:
-            return Verdict(OURS, text)
         if "needs an instance of" in text:
             return Verdict(BROKEN, text)  # upstream's class is there to be extended
         hook = _NO_HOOK.search(text)

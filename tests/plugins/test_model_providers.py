@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from threading import Event, Thread
+from types import SimpleNamespace as Made
 from typing import Any
 
 import pytest
 
+from hermes.agent.events import TurnResult
 from hermes.base.config.schema.sections import (
     AgentConfig,
     Config,
@@ -16,12 +20,14 @@ from hermes.base.config.schema.sections import (
     PluginsConfig,
 )
 from hermes.base.errors import ConfigError, PluginError
+from hermes.base.scope import Interrupt
 from hermes.host import Host, HostOptions
 from hermes.models.endpoint import Quirks
 from hermes.models.profiles import Profile
 from hermes.plugins.model_provider import OMIT_TEMPERATURE, ProviderProfile, read_profile
 from hermes.testing import ScriptedProvider, text
 from support.configured import write_plugin
+from support.waiting import HANG
 
 KIND = "name: {name}\nkind: model-provider\n"
 WITH_CTX = """
@@ -228,10 +234,115 @@ def test_a_provider_may_be_registered_later(home: Path, workdir: Path) -> None:
         assert [offer.name for offer in host.plugins.plugins["smith"].waiting] == ["acme"]
 
 
-def test_a_client_of_a_plugin_is_not_used_and_the_user_is_told(home: Path, workdir: Path) -> None:
-    own = ON_IMPORT.replace("    name =", "    create_client = lambda self, **options: None\n    name =")
-    write_plugin(home, "acme", own.format(url="https://acme.example/v1"), KIND.format(name="acme"))
-    with host_for(home, workdir, model=ModelConfig(provider="acme")) as host:
-        [problem] = host.plugins.plugins["acme"].problems
-        assert "its create_client is not called" in problem
-        assert any("create_client" in notice for notice in host.notices)
+class OwnClient:
+    """A client as published providers bring it, with an answer of any of their forms."""
+
+    def __init__(self, answer: Callable[[OwnClient], Any]) -> None:
+        self.chat = Made(completions=Made(create=self.create))
+        self.options: dict[str, Any] = {}
+        self.kwargs: dict[str, Any] = {}
+        self.asked, self.stopped, self.closed = Event(), Event(), Event()
+        self._answer = answer
+
+    def create(self, **kwargs: Any) -> Any:
+        self.kwargs = kwargs
+        self.asked.set()
+        return self._answer(self)
+
+    def cancel(self) -> None:
+        self.stopped.set()
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+class OwnProvider(ProviderProfile):
+    """A plugin and its provider, whose client is made beforehand."""
+
+    made: OwnClient | Exception | None = None
+
+    def create_client(self, **options: Any) -> Any:
+        if isinstance(self.made, Exception):
+            raise self.made
+        if self.made is not None:
+            self.made.options = options
+        return self.made
+
+
+def ask_own(home: Path, workdir: Path, made: Any, url: str = "process://acme", **run: Any) -> TurnResult:
+    provider = OwnProvider("acme", base_url=url, env_vars=("ACME_KEY",), fallback_models=("anvil",), made=made)
+    provider.process_command, provider.process_args = "anvil-server", ("--stdio",)
+
+    class Plugin:
+        name = "acme"
+
+        def register(self, ctx: Any) -> None:
+            ctx.register_model_provider(provider)
+
+    options = {"plugin_objects": [Plugin()]}
+    with host_for(home, workdir, model=ModelConfig(provider="acme"), options=options) as host:
+        assert host.plugins.plugins["acme"].problems == []
+        return host.new_session().run("hi", **run)
+
+
+def streamed(_client: OwnClient) -> Any:
+    for finish, said in ((None, "Hel"), (None, "lo"), ("stop", None)):
+        delta = Made(role="assistant", content=said, tool_calls=None)
+        yield Made(choices=[Made(index=0, delta=delta, finish_reason=finish)])
+
+
+def whole(_client: OwnClient) -> Any:
+    message = {"role": "assistant", "content": "Hello", "tool_calls": None}
+    return Made(choices=[Made(index=0, message=message, finish_reason="stop")], usage=Made(prompt_tokens=3))
+
+
+def refused(_client: OwnClient) -> Any:
+    error: Any = RuntimeError("no such account")
+    error.status_code = 401
+    raise error
+
+
+def never(client: OwnClient) -> Any:
+    client.stopped.wait(HANG)
+    return iter(())
+
+
+@pytest.mark.parametrize("answer", [streamed, whole])
+def test_a_client_of_a_plugin_is_asked_in_place_of_a_server(
+    home: Path, workdir: Path, answer: Callable[[OwnClient], Any]
+) -> None:
+    client = OwnClient(answer)
+    result = ask_own(home, workdir, client)
+    assert (result.answer, result.provider) == ("Hello", "acme")
+    assert client.kwargs["model"] == "anvil" and client.kwargs["messages"][-1]["content"].endswith("hi")
+    assert (client.options["api_key"], client.options["base_url"]) == ("key-of-acme", "process://acme")
+    assert (client.options["command"], client.options["args"]) == ("anvil-server", ["--stdio"])
+    assert client.closed.wait(HANG)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (OwnClient(refused), "the key was refused (HTTP 401): no such account"),
+        (OSError("no worker"), "no worker"),
+    ],
+    ids=["asked", "made"],
+)
+def test_what_a_client_of_a_plugin_raises_is_told(home: Path, workdir: Path, made: Any, said: str) -> None:
+    result = ask_own(home, workdir, made)
+    assert result.status == "failed" and said in str(result.error)
+
+
+def test_a_client_that_does_not_answer_is_left_when_the_turn_is_stopped(home: Path, workdir: Path) -> None:
+    client, interrupt = OwnClient(never), Interrupt()
+    stopper = Thread(target=lambda: client.asked.wait(HANG) and interrupt.cancel())
+    stopper.start()
+    assert ask_own(home, workdir, client, interrupt=interrupt).status == "interrupted"
+    assert client.stopped.wait(HANG) and client.closed.wait(HANG)
+    stopper.join(HANG)
+
+
+def test_a_provider_that_makes_no_client_is_asked_at_its_address(home: Path, workdir: Path) -> None:
+    with ScriptedProvider(text("hello")) as server:
+        assert ask_own(home, workdir, None, server.base_url).answer == "hello"
+    assert len(server.requests) == 1

@@ -1,8 +1,8 @@
-"""Model driver: sends a wire's request with the HTTP client, feeds the response to the parser, names failures."""
+"""Model driver: sends a wire's request over HTTP or a provider's own client, feeds the parser, names failures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -58,11 +58,25 @@ class Driver:
         Raises ``ProviderError`` (an ``IncompleteReply`` when part of an answer had arrived) or, when the
         interrupt is cancelled, ``InterruptedReply``. A numeric ``timeout`` in ``kwargs`` limits the whole call.
         """
-        request = wire.http_request(endpoint, kwargs)
+        timeouts = timeouts_of(endpoint, kwargs)
+        client = None
+        if endpoint.make_client is not None:
+            from hermes.models.own_client import open_client
+
+            client = open_client(endpoint, endpoint.make_client, timeouts)
+            if client is None:
+                endpoint = replace(endpoint, make_client=None)
         parser = wire.parser(endpoint, streaming=bool(kwargs.get("stream")), tools=bool(kwargs.get("tools")))
+        transfer = _Transfer(endpoint, parser, on_delta)
         try:
-            transfer = _Transfer(endpoint, request, parser, on_delta)
-            return transfer.run(self.http, timeouts_of(endpoint, kwargs), interrupt, on_wait)
+            if client is not None:
+                from hermes.models.own_client import OwnAnswer
+
+                pieces = OwnAnswer(client, endpoint, kwargs).pieces(timeouts, interrupt)
+                if on_wait is not None:
+                    on_wait()
+                return transfer.take(pieces)
+            return transfer.run(self.http, wire.http_request(endpoint, kwargs), timeouts, interrupt, on_wait)
         except Interrupted as stop:
             raise InterruptedReply(stop.reason, parser.partial()) from None
 
@@ -83,16 +97,20 @@ class _Transfer(Struct):
     """One request and its answer. Every failure becomes a ``ProviderError``."""
 
     _endpoint: Endpoint
-    _request: HttpRequest
     _parser: Parser
     _on_delta: OnDelta | None
     _shown: bool = False
 
     def run(
-        self, http: HttpClient, timeouts: Timeouts, interrupt: Interrupt, on_wait: Callable[[], object] | None
+        self,
+        http: HttpClient,
+        request: HttpRequest,
+        timeouts: Timeouts,
+        interrupt: Interrupt,
+        on_wait: Callable[[], object] | None,
     ) -> Completion:
         """Send the request and read the answer to its end, or to where it breaks off."""
-        request, endpoint, started = self._request, self._endpoint, False
+        endpoint, started = self._endpoint, False
         broken: NetworkError | None = None
         try:
             with http.open(
@@ -121,25 +139,36 @@ class _Transfer(Struct):
             raise self._with_partial(malformed(endpoint, str(error))) from None
         except TimedOut as error:
             if not self._parser.done:
-                raise self._failure(error) from None
+                raise self._failure(error, request.url) from None
         except NetworkError as error:
             if not started:
-                raise self._failure(error) from None
+                raise self._failure(error, request.url) from None
             broken = error
         except HttpError as error:
-            raise self._failure(error) from None
+            raise self._failure(error, request.url) from None
         return self._result(broken)
 
+    def take(self, pieces: Iterable[bytes]) -> Completion:
+        """Read an answer that comes from a client of the provider's own."""
+        try:
+            for piece in pieces:
+                self._feed(piece)
+        except ProviderError as error:
+            raise self._with_partial(error) from error.__cause__
+        return self._result(None)
+
     def _read(self, response: ResponseStream) -> None:
-        parser, on_delta = self._parser, self._on_delta
         for piece in response:
-            deltas = parser.feed(piece)
-            if deltas and on_delta is not None:
-                self._shown = True
-                for delta in deltas:
-                    on_delta(delta)
-            if parser.done:
+            self._feed(piece)
+            if self._parser.done:
                 response.expect_end(_TAIL_SECONDS)
+
+    def _feed(self, piece: bytes) -> None:
+        deltas = self._parser.feed(piece)
+        if deltas and self._on_delta is not None:
+            self._shown = True
+            for delta in deltas:
+                self._on_delta(delta)
 
     def _result(self, broken: NetworkError | None) -> Completion:
         try:
@@ -152,9 +181,9 @@ class _Transfer(Struct):
 
     # -- failures -----------------------------------------------------------------------------------------------
 
-    def _failure(self, error: HttpError) -> ProviderError:
+    def _failure(self, error: HttpError, url: str) -> ProviderError:
         endpoint = self._endpoint
-        server, _ = parse_url(self._request.url)
+        server, _ = parse_url(url)
         text = explain(error, server, endpoint.address_setting)
         if isinstance(error, NotHttp):
             return malformed(endpoint, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
@@ -76,12 +76,15 @@ class Endpoint(msgspec.Struct, frozen=True):
     key_variables: tuple[str, ...] = ()
     #: The most bytes that one response may have.
     max_response_bytes: int = 64 * 1024 * 1024
+    #: Makes the client that is asked in place of a server at the address; it may make none.
+    make_client: Callable[..., Any] | None = None
 
     def __repr__(self) -> str:
         return f"Endpoint({self.provider!r}, {self.model!r}, {self.base_url!r})"
 
     def __post_init__(self) -> None:
-        _check_url(self.base_url)
+        if self.make_client is None:
+            _check_url(self.base_url)
         if any(character in self.api_key for character in "\r\n\0") or not self.api_key.isascii():
             raise ConfigError(
                 f"the API key for {self.provider} has characters that cannot be sent (a line break or a "

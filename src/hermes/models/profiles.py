@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -37,6 +37,8 @@ class Profile(Struct, frozen=True):
     extra_headers: Mapping[str, str] = {}
     extra_body: Mapping[str, Any] = {}
     context_length: int | None = None
+    #: For a provider that brings its own client, whose address may be no address of a server.
+    make_client: Callable[..., Any] | None = None
 
     def quirks_of(self, model: str) -> Quirks:
         """The quirks that a model of this provider has."""

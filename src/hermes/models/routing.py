@@ -122,6 +122,8 @@ def endpoint_for(
             f"no model is chosen for provider {provider!r}: pass --model or run 'hermes config set model.default MODEL'"
         )
     names = (own.key_env, named.key_env, *usual.key_env)
+    # A client may find its key elsewhere, as a server at another address or on this machine may want none.
+    wants_key = url == usual.base_url and url.startswith("https://") and usual.make_client is None
     return Endpoint(
         base_url=url,
         model=model,
@@ -136,9 +138,9 @@ def endpoint_for(
         sees_images=_first(own.supports_vision, _sees_images(named, profile, model)),
         context_length=own.context_length or _context_length(named, profile, model),
         max_tokens=named.max_tokens,
-        # A server at another address, or on this machine, may want no key.
-        key_variables=tuple(filter(None, names)) if url == usual.base_url and url.startswith("https://") else (),
+        key_variables=tuple(filter(None, names)) if wants_key else (),
         max_response_bytes=own.max_response_bytes,
+        make_client=usual.make_client,
     )
 
 

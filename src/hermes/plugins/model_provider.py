@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes.base.errors import PluginError, did_you_mean
 from hermes.models.endpoint import Endpoint, Quirks
@@ -43,10 +45,22 @@ class ProviderProfile:
     context_length: int | None = None
     #: ``OMIT_TEMPERATURE`` where the server takes none.
     fixed_temperature: Any = None
+    #: The program that the provider's own client runs, its arguments, and the variables that name another one.
+    process_command: str = ""
+    process_args: tuple[str, ...] = ()
+    process_command_env_vars: tuple[str, ...] = ()
 
     def __init__(self, name: str = "", **fields: Any) -> None:
         for field, value in {"name": name or type(self).name, **fields}.items():
             setattr(self, field, value)
+
+    def create_client(self, **options: Any) -> Any:
+        """The provider's own client, with ``chat.completions.create``; ``None`` has the host send the requests.
+
+        Called for each request with ``api_key``, ``base_url``, ``default_headers`` and ``timeout``, and with
+        ``command`` and ``args`` where ``process_command`` is given. ``close()`` is called afterwards.
+        """
+        return None
 
 
 def read_profile(value: object) -> tuple[str, Profile]:
@@ -61,7 +75,8 @@ def read_profile(value: object) -> tuple[str, Profile]:
         raise PluginError(f"model provider {value.name!r}: a name has letters, digits, '.', '_' and '-'")
     try:
         profile = _profile(value)
-        Endpoint(profile.base_url, "any", name)  # says what is wrong with the address
+        # Says what is wrong with the address.
+        Endpoint(profile.base_url, "any", name, make_client=profile.make_client)
     except Exception as error:
         raise PluginError(f"model provider {name!r} cannot be used: {error}") from error
     return name, profile
@@ -70,7 +85,10 @@ def read_profile(value: object) -> tuple[str, Profile]:
 def _profile(given: ProviderProfile) -> Profile:
     from hermes.models.routing import guess_api_mode
 
+    make_client = _client_maker(given)
     mode = _MODES.get(given.api_mode, given.api_mode) or guess_api_mode(given.base_url)
+    if make_client is not None:
+        mode = "chat_completions"  # the format that clients take
     fields: dict[str, Any] = {
         "base_url": given.base_url,
         "key_env": tuple(given.env_vars),
@@ -86,4 +104,18 @@ def _profile(given: ProviderProfile) -> Profile:
     unknown = sorted(given.quirks.keys() - set(Quirks.__struct_fields__))
     if unknown:
         raise ValueError(f"there is no quirk {unknown[0]!r}{did_you_mean(unknown[0], Quirks.__struct_fields__)}")
-    return msgspec.convert(fields, Profile)
+    return replace(msgspec.convert(fields, Profile), make_client=make_client)
+
+
+def _client_maker(given: ProviderProfile) -> Callable[..., Any] | None:
+    own: Any = given.create_client
+    if not callable(own) or getattr(own, "__func__", None) is ProviderProfile.create_client:
+        return None
+
+    def make(**options: Any) -> Any:
+        command = next(filter(None, map(os.environ.get, given.process_command_env_vars)), given.process_command)
+        if command:
+            options |= {"command": command, "args": list(given.process_args)}
+        return own(**options)
+
+    return make

@@ -64,7 +64,6 @@ def trial(*, failure: str = "", problems: Sequence[str] = (), **fields: Any) -> 
         (trial(refused=["example.com"], outcomes=['list: {"items": []}']), WORKS),
         (trial(refused=["example.com"], outcomes=['list: {"error": "cannot connect"}']), NETWORK),
         (trial(failure="TypeError: PluginContext.register_tool() missing 2 required arguments"), BROKEN),
-        (trial(problems=["model provider 'x': its create_client is not called"]), OURS),
         (trial(problems=["register_context_engine needs an instance of a ContextEngine, got X"]), BROKEN),
         (trial(problems=["there is no hook 'never_heard_of'"]), WORKS),
         (trial(problems=["there is no hook 'kanban_task_done'"]), LOADS),
@@ -90,6 +89,7 @@ def test_what_a_plugin_does_without_is_said() -> None:
 
 def test_wheels_are_loaded_and_take_part_in_a_turn(tmp_path: Path) -> None:
     good = "from hermes_constants import get_hermes_home\ndef register(ctx):\n"
+    good += "    (get_hermes_home() / 'own.db').touch()\n"  # the home is there
     good += "    ctx.register_hook('pre_llm_call', lambda **kw: {'context': str(get_hermes_home())})\n"
     for name, code in {"good": good, "ours": "import gateway.no_such_module\n"}.items():
         with zipfile.ZipFile(tmp_path / f"hermes_{name}-1.0-py3-none-any.whl", "w") as wheel:
@@ -119,7 +119,8 @@ def write_wheel(folder: Path, name: str, files: dict[str, str], entry_points: st
 INSTALLER = """
 import os, pathlib, sys
 def main():
-    assert sys.argv[1:] == ["install"]
+    if sys.argv[1:] != ["install-plugin"] or sys.modules.get("hermes"):
+        sys.exit(2)
     folder = pathlib.Path(os.environ["HERMES_HOME"], "plugins", "brought")
     folder.mkdir(parents=True)
     (folder / "plugin.yaml").write_text("name: brought")

@@ -52,6 +52,7 @@ def names(host: PluginHost) -> Names:
         "save_env_value": _refuse,
         "save_env_value_secure": _refuse,
         "set_config_value": _refuse,
+        "write_platform_config_field": _refuse,
     }
 
 

@@ -129,7 +129,8 @@ NARROWER = {
     "hermes_state.DEFAULT_DB_PATH": "a copy with upstream's tables, without what has no counterpart here; a plugin "
     "that opens `state.db` of the home with `sqlite3` gets it too",
     "hermes_state.SessionDB": "read-only, and the sessions of the caller that the running work belongs to",
-    "providers.base.ProviderProfile": "the host makes the requests: methods that change or send them are not called",
+    "providers.base.ProviderProfile": "`create_client` is called; other methods that change requests, list models or "
+    "sign in are not",
     "run_agent.AIAgent": "a session of this host: `run_conversation`, `chat`, `interrupt`; the host chooses the model, "
     "instructions and the history of a new session are added to the message, an answer is streamed whole",
     "tools.approval.check_dangerous_command": "the surface asks; a callback of the plugin does not",
@@ -154,7 +155,6 @@ ABSENT = {
     "hermes_cli.auth_oauth_pkce_plugin": "signing in to providers belongs to [credentials](credentials.md)",
     "hermes_cli.models": "the lists of models are those of their servers: `hermes models`",
     "hermes_cli.kanban_db": "there is no kanban board",
-    "providers.base.ProviderProfile.create_client": "the host sends all requests to models itself",
     "tools.delegate_tool": "[delegation](delegation.md) is inside the agent; plugins that replace functions of it "
     "would miss its checks",
     "tools.environments": "commands run here or in the [sandbox](sandbox.md); plugins offer no third way",

@@ -63,10 +63,6 @@ class ProviderRegistrations:
         except PluginError as error:
             self._problem(f"{error}; it is ignored")
             return
-        if callable(getattr(profile, "create_client", None)):
-            self._problem(
-                f"model provider {name!r}: its create_client is not called, the host sends the requests itself"
-            )
         self._add("model_provider", name, made)
 
     register_cron_scheduler = _registration("cron_scheduler", "a scheduler", "cron.provider")

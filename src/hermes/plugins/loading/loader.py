@@ -72,6 +72,9 @@ def load_plugins(
                 if decision == "load" and manifest.events and not (is_gateway or chosen):
                     record.status = "waiting"  # for the gateway, which is another process
                 elif decision == "load":
+                    if manifest.source != "bundled":
+                        with contextlib.suppress(OSError):  # published plugins open files in the home without making it
+                            home.mkdir(mode=0o700, parents=True, exist_ok=True)
                     load_one(record, host)
                 else:
                     record.status = decision
