@@ -61,7 +61,7 @@ class Driver:
         timeouts = timeouts_of(endpoint, kwargs)
         client = None
         if endpoint.make_client is not None:
-            from hermes.models.own_client import open_client
+            from hermes.models.wires.own_client import open_client
 
             client = open_client(endpoint, endpoint.make_client, timeouts)
             if client is None:
@@ -70,7 +70,7 @@ class Driver:
         transfer = _Transfer(endpoint, parser, on_delta)
         try:
             if client is not None:
-                from hermes.models.own_client import OwnAnswer
+                from hermes.models.wires.own_client import OwnAnswer
 
                 pieces = OwnAnswer(client, endpoint, kwargs).pieces(timeouts, interrupt)
                 if on_wait is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hermes.base.config.schema.gateway import GatewayPlatformConfig
+from hermes.plugins.compat.messages import DeliveryTarget
 from hermes.surfaces.gateway.adapter import (
     BasePlatformAdapter,
     MessageEvent,
@@ -191,3 +192,21 @@ def test_adapters_ask_how_long_a_message_may_be() -> None:
     assert (quiet.max_message_length_for_chat("c"), quiet.message_len_fn_for_chat("c")("ab")) == (4_096, 2)
     quiet.MAX_MESSAGE_LENGTH = 400
     assert quiet.max_message_length_for_chat("c") == 400
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [
+        ("irc", DeliveryTarget(Platform("irc"))),
+        ("irc:#room", DeliveryTarget(Platform("irc"), "#room", is_explicit=True)),
+        ("slack:C1:17.5", DeliveryTarget(Platform("slack"), "C1", "17.5", is_explicit=True)),
+        ("origin", DeliveryTarget(Platform("irc"), "7", is_origin=True)),
+    ],
+)
+def test_where_something_is_delivered(target: str, found: DeliveryTarget) -> None:
+    parsed = DeliveryTarget.parse(target, SessionSource(Platform("irc"), "7"))
+    assert (parsed, parsed.to_string()) == (found, target)
+
+
+def test_what_comes_from_no_chat_is_delivered_here() -> None:
+    assert DeliveryTarget.parse("origin") == DeliveryTarget(Platform.LOCAL, is_origin=True)

@@ -83,6 +83,13 @@ def test_a_manifest_that_cannot_be_used_says_where_and_why(tmp_path: Path, text:
     assert manifest.key == "broken"
 
 
+def test_a_memory_is_found_by_its_code_where_its_manifest_cannot_be_read(tmp_path: Path) -> None:
+    file = write(tmp_path / "p", "name: p\ndescription: A memory: local", "class Mine(MemoryProvider): ...")
+    manifest = read_manifest(file, "user")
+    assert (manifest.key, manifest.kind, manifest.problem) == ("p", "exclusive", "")
+    assert "is not valid YAML" in manifest.remarks[0]
+
+
 def test_wrong_types_are_remarks_not_failures(tmp_path: Path) -> None:
     text = "name: {a: 1}\nversion: [1]\nrequires_env: TOKEN\nprovides_tools: 5\nkind: gizmo\ndescription: true"
     manifest = read_manifest(write(tmp_path / "odd", text), "user")

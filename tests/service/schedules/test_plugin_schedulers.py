@@ -21,6 +21,7 @@ from support.waiting import wait_until
 
 JOBS = """
 from cron.jobs import create_job, get_job, list_jobs, pause_job, remove_job, resume_job, trigger_job, update_job
+from cron.jobs import parse_schedule
 
 def register(ctx):
     def run(raw):
@@ -33,6 +34,15 @@ def register(ctx):
         assert (updated["schedule_display"], updated["prompt"]) == ("every 2h", "dream on")
         assert trigger_job(job["id"])["next_run_at"] < updated["next_run_at"]
         assert get_job("nothing") is None and not remove_job("nothing")
+        assert parse_schedule("every 2h") == {"kind": "interval", "minutes": 120, "display": "every 2h"}
+        assert parse_schedule("0 3 * * *") == {"kind": "cron", "expr": "0 3 * * *", "display": "0 3 * * *"}
+        assert parse_schedule("in 30m")["kind"] == "once" and "T" in parse_schedule("in 30m")["run_at"]
+        try:
+            parse_schedule("now and then")
+        except ValueError as error:
+            assert "allowed are" in str(error)
+        else:
+            raise AssertionError
         try:
             create_job("x", "every 1h", script="x.sh")
         except Exception as error:

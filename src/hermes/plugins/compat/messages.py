@@ -124,6 +124,35 @@ class SessionSource:
         return cls(**{name: value for name, value in data.items() if name in cls.__dataclass_fields__})
 
 
+@dataclass
+class DeliveryTarget:
+    """Where something is delivered, as schedules write it: ``PLATFORM``, ``PLATFORM:CHAT`` or with ``:THREAD``."""
+
+    platform: Platform
+    #: ``None`` is the home channel of the platform.
+    chat_id: str | None = None
+    thread_id: str | None = None
+    is_origin: bool = False
+    is_explicit: bool = False
+
+    @classmethod
+    def parse(cls, target: str, origin: SessionSource | None = None) -> DeliveryTarget:
+        """What ``target`` names; ``origin`` is the chat that asks, or nothing but this machine."""
+        name, _, rest = target.strip().partition(":")
+        if name.lower() == "origin" and origin is not None:
+            return cls(origin.platform, origin.chat_id, origin.thread_id, is_origin=True)
+        if name.lower() in ("", "origin"):
+            return cls(Platform.LOCAL, is_origin=name.lower() == "origin")
+        chat, _, thread = rest.partition(":")
+        return cls(Platform(name), chat or None, thread or None, is_explicit=bool(chat))
+
+    def to_string(self) -> str:
+        """The text that ``parse`` reads."""
+        if self.is_origin:
+            return "origin"
+        return ":".join(filter(None, (self.platform.value, self.chat_id, self.thread_id if self.chat_id else None)))
+
+
 def neutralize_untrusted_inline_text(value: Any, *, max_chars: int = 240) -> str:
     """What others named themselves or something, on one line that cannot pass for a part of the prompt."""
     text = " ".join("".join(one if one.isprintable() else " " for one in str(value)).split())

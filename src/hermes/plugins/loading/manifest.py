@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 Kind = Literal["standalone", "backend", "exclusive", "platform", "model-provider"]
 Source = Literal["bundled", "user", "project", "entrypoint", "program"]
@@ -94,7 +95,10 @@ def read_manifest(file: Path, source: Source, category: str = "") -> PluginManif
         fields = read_fields(file)
     except (OSError, ValueError) as error:
         problem = f"{file}: {error}"
-        return PluginManifest(folder.name, nested_key or folder.name, source=source, path=folder, problem=problem)
+        unread = PluginManifest(folder.name, nested_key or folder.name, source=source, path=folder, problem=problem)
+        # Upstream finds memories by their code, so that some are published with a manifest that was never read.
+        is_memory = _guessed_kind(folder) == "exclusive"
+        return replace(unread, kind="exclusive", problem="", remarks=(problem,)) if is_memory else unread
     if file.name == PORTABLE_FILE:
         return _portable(fields, file, source, nested_key)
     if file.name == HOOK_FILE:

@@ -18,7 +18,7 @@ from hermes.journal.store.port import Store
 from hermes.service.schedules.delivery import chat_of_session, destination
 from hermes.service.schedules.schedule import Schedule, ScheduleError
 from hermes.service.schedules.store import Schedules, new_schedule
-from hermes.service.schedules.timing import local_zone, parse_timing, zone_of
+from hermes.service.schedules.timing import TimingError, local_zone, parse_timing, zone_of
 
 log = logging.getLogger("hermes.plugins")
 
@@ -55,6 +55,20 @@ class PluginJobs:
             remaining=repeat if isinstance(repeat, int) and repeat > 0 else None,
         )
         return self.job(self._schedules.add(made))
+
+    def parse(self, schedule: str) -> dict[str, Any]:
+        """When a schedule written so would fire; a ``ValueError`` when it cannot be read."""
+        zone = self._config.cron.timezone or local_zone()
+        try:
+            timing = parse_timing(schedule, zone, time.time())
+        except TimingError as error:
+            raise ValueError(str(error)) from None
+        if timing.kind == "every":
+            return {"kind": "interval", "minutes": timing.seconds // 60, "display": timing.text}
+        if timing.kind == "once":
+            at = datetime.fromtimestamp(timing.at, zone_of(zone)).isoformat()
+            return {"kind": "once", "run_at": at, "display": timing.text}
+        return {"kind": "cron", "expr": timing.text, "display": timing.text}
 
     def list(self, *, include_disabled: bool = False) -> list[dict[str, Any]]:
         """The schedules; those that do not fire only when they are asked for."""

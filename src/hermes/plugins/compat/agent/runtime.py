@@ -178,7 +178,8 @@ def jobs(host: PluginHost) -> Names:
 
     methods = ("create", "get", "update", "pause", "resume", "trigger", "remove")
     named = {f"{method}_job": partial(call, method) for method in methods}
-    return {**named, "list_jobs": list_jobs, "load_jobs": partial(list_jobs, include_disabled=True)}
+    named |= {"parse_schedule": partial(call, "parse"), "load_jobs": partial(list_jobs, include_disabled=True)}
+    return {**named, "list_jobs": list_jobs}
 
 
 # -- hermes_cli.profiles, agent.secret_scope, agent.delegation_context ---------------------------------
