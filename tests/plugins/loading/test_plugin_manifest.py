@@ -83,8 +83,16 @@ def test_a_manifest_that_cannot_be_used_says_where_and_why(tmp_path: Path, text:
     assert manifest.key == "broken"
 
 
-def test_a_memory_is_found_by_its_code_where_its_manifest_cannot_be_read(tmp_path: Path) -> None:
-    file = write(tmp_path / "p", "name: p\ndescription: A memory: local", "class Mine(MemoryProvider): ...")
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class Mine(MemoryProvider): ...",
+        "try:\n    from agent.memory_provider import MemoryProvider\nexcept ImportError: ...\n" + "#" * 9000,
+    ],
+    ids=["class", "import"],
+)
+def test_a_memory_is_found_by_its_code_where_its_manifest_cannot_be_read(tmp_path: Path, code: str) -> None:
+    file = write(tmp_path / "p", "name: p\ndescription: A memory: local", code)
     manifest = read_manifest(file, "user")
     assert (manifest.key, manifest.kind, manifest.problem) == ("p", "exclusive", "")
     assert "is not valid YAML" in manifest.remarks[0]

@@ -72,9 +72,7 @@ def load_plugins(
                 if decision == "load" and manifest.events and not (is_gateway or chosen):
                     record.status = "waiting"  # for the gateway, which is another process
                 elif decision == "load":
-                    if manifest.source != "bundled":
-                        with contextlib.suppress(OSError):  # published plugins open files in the home without making it
-                            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    _make_home(home, manifest)
                     load_one(record, host)
                 else:
                     record.status = decision
@@ -100,6 +98,13 @@ def decide(manifest: PluginManifest, enabled: set[str], disabled: Sequence[str],
     if (bundled and manifest.kind == "backend") or any(manifest.answers_to(name) for name in enabled):
         return "load"
     return "waiting" if manifest.kind == "model-provider" else "not enabled"
+
+
+def _make_home(home: Path, manifest: PluginManifest) -> None:
+    """Published plugins open files in the home without making it."""
+    if manifest.source != "bundled":
+        with contextlib.suppress(OSError):
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _is_selected(manifest: PluginManifest, names: Sequence[str]) -> bool:

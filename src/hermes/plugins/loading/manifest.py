@@ -97,7 +97,7 @@ def read_manifest(file: Path, source: Source, category: str = "") -> PluginManif
         problem = f"{file}: {error}"
         unread = PluginManifest(folder.name, nested_key or folder.name, source=source, path=folder, problem=problem)
         # Upstream finds memories by their code, so that some are published with a manifest that was never read.
-        is_memory = _guessed_kind(folder) == "exclusive"
+        is_memory = _guessed_kind(folder) == "exclusive" or _MEMORY_IMPORT.search(_start_of_code(folder))
         return replace(unread, kind="exclusive", problem="", remarks=(problem,)) if is_memory else unread
     if file.name == PORTABLE_FILE:
         return _portable(fields, file, source, nested_key)
@@ -225,17 +225,23 @@ def _kind(fields: dict[str, Any], folder: Path, remarks: list[str]) -> Kind:
 
 #: Code that merely mentions the class is none.
 _MEMORY_CLASS = re.compile(rb"^class\s+\w+\([^)]*\bMemoryProvider\b", re.MULTILINE)
+#: With an unreadable manifest there is nothing else to go by, and the class may come far down.
+_MEMORY_IMPORT = re.compile(rb"^\s*from agent\.memory_provider import .*\bMemoryProvider\b", re.MULTILINE)
 
 
 def _guessed_kind(folder: Path) -> Kind:
     """Older plugins do not say that they are a memory or a model provider; their code mentions it."""
-    try:
-        with (folder / "__init__.py").open("rb") as file:
-            start = file.read(_PEEK_BYTES)
-    except OSError:
-        return "standalone"
+    start = _start_of_code(folder)
     if b"register_memory_provider" in start or _MEMORY_CLASS.search(start):
         return "exclusive"
     if b"register_provider" in start and b"ProviderProfile" in start:
         return "model-provider"
     return "standalone"
+
+
+def _start_of_code(folder: Path) -> bytes:
+    try:
+        with (folder / "__init__.py").open("rb") as file:
+            return file.read(_PEEK_BYTES)
+    except OSError:
+        return b""
