@@ -9,14 +9,14 @@ import threading
 from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
 
 from hermes.base.config import Config
-from hermes.base.config.schema.sections import AgentConfig, JournalConfig, ModelConfig, PluginsConfig
+from hermes.base.config.schema.sections import AgentConfig, JournalConfig, ModelConfig, PluginsConfig, TerminalConfig
 from hermes.base.http.tls import VARIABLES
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider
@@ -115,6 +115,7 @@ def make_host(home: Path, workdir: Path) -> Generator[HostFactory]:
             retries: int = 0,
             limits: PluginsConfig | None = None,
             journal_url: str = "",
+            sandbox: Literal["auto", "off"] = "auto",
             **options: Any,
         ) -> Host:
             config = Config(
@@ -124,6 +125,7 @@ def make_host(home: Path, workdir: Path) -> Generator[HostFactory]:
                 agent=AgentConfig(api_max_retries=retries),
                 plugins=limits or PluginsConfig(),
                 journal=JournalConfig(url=journal_url),
+                terminal=TerminalConfig(sandbox=sandbox),
             )
             return stack.enter_context(Host(home, config, HostOptions(**options), cwd=workdir, env={}))
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hermes.agent.events import ignore_events
-from hermes.base.config.schema.sections import BudgetLimitsConfig, BudgetsConfig, CheckpointsConfig
+from hermes.base.config.schema.sections import BudgetLimitsConfig, BudgetsConfig, CheckpointsConfig, TerminalConfig
 from hermes.base.errors import JournalError, LeaseLost
 from hermes.base.http.pool import Connection
 from hermes.base.scope import Interrupt, Scope
@@ -34,11 +34,10 @@ RAN = {"output": "ran", "exit_code": 0, "error": None}
 
 
 def open_host(home: Path, workdir: Path, provider: ScriptedProvider, **sections: Any) -> Host:
-    """Without checkpoints, which are made before a command, and so after its claim."""
+    """Without checkpoints, which are made before a command, and so after its claim, and without a sandbox."""
     options = {"allow_everything": True}
-    return configured_host(
-        home, workdir, provider, options=options, checkpoints=CheckpointsConfig(enabled=False), **sections
-    )
+    sections = {"checkpoints": CheckpointsConfig(enabled=False), "terminal": TerminalConfig(sandbox="off"), **sections}
+    return configured_host(home, workdir, provider, options=options, **sections)
 
 
 @pytest.fixture

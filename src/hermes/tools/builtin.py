@@ -82,7 +82,7 @@ _TERMINAL = (
 
 
 def _terminal_args(limits: ToolLimits, can_leave_sandbox: bool) -> dict[str, Any]:
-    outside = flag("Run without the sandbox, which refused it; the user is asked")
+    outside = flag("Outside the sandbox: asks the user")
     return fields(
         ["command"],
         command=text(),

@@ -298,8 +298,9 @@ def asking(
     person = ScriptedResponder(*map(says, answers))
     with ScriptedProvider([*calls, text("done")]) as provider:
         options = HostOptions(permission_mode=mode)
-        with Host(home, approval_config(provider, **settings), options, cwd=workdir, env={}) as host:
-            host.approvals.is_sandboxed = lambda: False
+        config = approval_config(provider, **settings)
+        config.terminal.sandbox = "off"
+        with Host(home, config, options, cwd=workdir, env={}) as host:
             session = host.new_session()
             host.responders.attach(session.id, person)
             session.run("go")

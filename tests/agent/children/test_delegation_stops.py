@@ -185,7 +185,7 @@ def test_cancelling_the_parent_cancels_its_children_and_keeps_what_they_have(
     script = {"go": _delegating(tasks=tasks), "quick": text("quick"), "work": work, "asked": hanging()}
     interrupt = Interrupt()
     with ScriptedProvider(script) as provider:
-        host = make_host(provider)
+        host = make_host(provider, sandbox="off")  # in which the command has another number
         host.config.delegation.max_concurrent_children = 2
         recorder = EventRecorder().attach(host.hooks)
         watcher = threading.Thread(target=_cancel_at_work, args=(workdir / "pid", provider, interrupt))

@@ -55,7 +55,7 @@ def test_rules_and_plugins_are_judged_without_running_anything(
     assert "tool:1.1  terminal echo two > ran" in shown and "no twos" in shown
     assert shown.endswith("1 blocked, 0 asked, 2 allowed\n"), shown
     assert not (workdir / "ran").exists()
-    assert sorted(path.name for path in home.iterdir() if path.is_dir()) == ["runners"]
+    assert sorted(path.name for path in home.iterdir() if path.is_dir()) == ["cache", "runners"]
 
 
 def test_what_is_no_policy_is_refused(session_id: str, make_host: HostFactory, tmp_path: Path) -> None:

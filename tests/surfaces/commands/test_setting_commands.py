@@ -127,8 +127,12 @@ def test_every_tool_that_is_not_offered_says_why(make_host: HostFactory) -> None
         name = "weather"
 
         def register(self, ctx: PluginContext) -> None:
-            schema = {"name": "weather", "description": "", "parameters": {"type": "object", "properties": {}}}
-            ctx.register_tool("weather", "weather", schema, lambda _args: "", requires_env=["WEATHER_KEY_OF_TESTS"])
+            parameters: dict[str, Any] = {"type": "object", "properties": {}}
+            schema = {"name": "weather", "description": "", "parameters": parameters}
+            ctx.register_tool("weather", "weather", schema, self.forecast, requires_env=["WEATHER_KEY_OF_TESTS"])
+
+        def forecast(self, args: dict[str, Any], **_kwargs: Any) -> str:
+            return ""
 
     with ScriptedProvider([]) as provider:
         host = make_host(provider, toolsets=["default"], plugin_objects=[Weather()])
@@ -180,7 +184,7 @@ def test_yolo_is_for_one_session(make_host: HostFactory) -> None:
 
 def test_the_mode_is_shown_and_changed(make_host: HostFactory) -> None:
     with ScriptedProvider([]) as provider:
-        host = make_host(provider)
+        host = make_host(provider, sandbox="off")
         prompt = Prompt(host)
         assert "* ask-risky " in prompt.type("/mode") and "  plan " in prompt.type("/mode")
         assert prompt.type("/mode plan").startswith("Mode plan: ")

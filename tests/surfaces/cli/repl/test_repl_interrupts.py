@@ -18,10 +18,13 @@ from support.waiting import wait_until_gone
 SLEEP = tool_call("terminal", {"command": "sh -c 'echo $$ > pid; exec sleep 100' & wait"})
 STUBBORN = tool_call("terminal", {"command": "trap '' INT TERM; echo $$ > pid; sleep 100"})
 
+#: In which a command has another number than outside of it.
+NO_SANDBOX = 'terminal: {sandbox: "off"}\n'
+
 
 def test_ctrl_c_stops_the_turn_with_its_processes_and_the_prompt_is_back(home: Path, workdir: Path) -> None:
     with ScriptedProvider([SLEEP, text("Still here.")]) as provider:
-        write_config(home, provider.base_url)
+        write_config(home, provider.base_url, NO_SANDBOX)
         with ReplTerminal(home, workdir) as terminal:
             terminal.send("go")
             command = _pid(workdir, terminal)
@@ -74,7 +77,7 @@ def test_partial_text_is_kept_and_marked(home: Path, workdir: Path) -> None:
 
 def test_a_second_ctrl_c_leaves_and_takes_a_stubborn_command_along(home: Path, workdir: Path) -> None:
     with ScriptedProvider([STUBBORN]) as provider:
-        write_config(home, provider.base_url)
+        write_config(home, provider.base_url, NO_SANDBOX)
         with ReplTerminal(home, workdir) as terminal:
             terminal.send("go")
             command = _pid(workdir, terminal)
@@ -94,7 +97,7 @@ def test_a_signal_ends_everything_in_order(home: Path, workdir: Path, number: si
         "    ctx.register_hook('on_session_finalize', lambda **kw: open('ended', 'a').write(kw['reason'] + '\\n'))\n",
     )
     with ScriptedProvider([SLEEP]) as provider:
-        write_config(home, provider.base_url, "plugins:\n  enabled: [witness]\n")
+        write_config(home, provider.base_url, NO_SANDBOX + "plugins:\n  enabled: [witness]\n")
         with ReplTerminal(home, workdir) as terminal:
             terminal.send("go")
             command = _pid(workdir, terminal)
@@ -109,7 +112,7 @@ def test_a_signal_ends_everything_in_order(home: Path, workdir: Path, number: si
 
 def test_a_terminal_that_goes_away_ends_everything_too(home: Path, workdir: Path) -> None:
     with ScriptedProvider([SLEEP]) as provider:
-        write_config(home, provider.base_url)
+        write_config(home, provider.base_url, NO_SANDBOX)
         with ReplTerminal(home, workdir) as terminal:
             terminal.send("go")
             command = _pid(workdir, terminal)

@@ -120,7 +120,7 @@ def test_a_simple_terminal_gets_lines_and_no_escape_codes(home: Path, workdir: P
 def test_ctrl_c_on_a_simple_terminal_stops_and_then_leaves(home: Path, workdir: Path) -> None:
     call = tool_call("terminal", {"command": "echo $$ > pid; sleep 100"})
     with ScriptedProvider([call, text("Next.")]) as provider:
-        write_config(home, provider.base_url)
+        write_config(home, provider.base_url, 'terminal: {sandbox: "off"}\n')  # the command has another number in it
         with ReplTerminal(home, workdir, env={"TERM": "dumb"}) as terminal:
             terminal.type("go\n")
             pid = workdir / "pid"

@@ -314,7 +314,7 @@ def test_a_message_that_is_not_taken_comes_back_to_the_prompt(home: Path, workdi
 def test_a_key_changes_the_mode_and_the_status_line_shows_it(home: Path, workdir: Path) -> None:
     script = [tool_call("terminal", {"command": "touch ran"}), text("So much for the plan.")]
     with ScriptedProvider(script) as provider:
-        write_config(home, provider.base_url)
+        write_config(home, provider.base_url, 'terminal: {sandbox: "off"}\n')
         with ReplTerminal(home, workdir) as terminal:
             for mode in ("accept-edits", "auto", "plan"):
                 terminal.type(SHIFT_TAB)

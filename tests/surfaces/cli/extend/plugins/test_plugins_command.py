@@ -563,7 +563,7 @@ def test_a_new_plugin_is_complete_and_its_test_passes(name: str, home: Path, tmp
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", str(folder)],
         cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert "2 passed" in done.stdout, done.stdout
+    assert "3 passed" in done.stdout, done.stdout
     assert plugins(capsys, "check", str(folder)) == "OK\n"
     assert "is there already" in refused(capsys, "new", name)
     plugins(capsys, "install", folder.name, "--enable")
