@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.base.scope import Scope
 from hermes.tools.sandbox.backend import SandboxBackend
 from support.sandbox_rig import SandboxRig, outside
 from support.waiting import wait_until
@@ -54,15 +55,78 @@ def test_a_refusal_names_the_path_and_the_setting(rig: SandboxRig) -> None:
     assert "~/.ssh/id_ed25519".replace("~", str(rig.home)) in rig.run("cat ~/.ssh/id_ed25519")["sandbox"]
 
 
-def test_the_caches_are_the_owners_and_their_settings_are_not(rig: SandboxRig) -> None:
-    (rig.home / ".cargo" / "registry").mkdir(parents=True)
-    (rig.home / ".cache" / "pip").mkdir(parents=True)
-    (rig.home / ".cargo" / "credentials.toml").write_text("CANARY")
-    rig.works('echo kept > "$PIP_CACHE_DIR/x" && echo kept > "$CARGO_HOME/registry/x"')
-    assert (rig.home / ".cache" / "pip" / "x").read_text() == "kept\n"
-    assert (rig.home / ".cargo" / "registry" / "x").read_text() == "kept\n"
-    assert "CANARY" not in rig.run("cat ~/.cargo/credentials.toml")["output"]
-    assert rig.run("echo x > ~/.cargo/config.toml")["exit_code"] != 0
+def test_the_caches_of_the_owner_cannot_be_changed(rig: SandboxRig) -> None:
+    places = (
+        ".npm/_npx",
+        ".npm/_cacache",
+        ".cache/pip",
+        ".cache/uv",
+        ".cargo/registry",
+        "go/pkg/mod",
+        ".m2/repository",
+    )
+    for place in places:
+        (rig.home / place).mkdir(parents=True)
+        assert rig.run(f"echo x > ~/{place}/x")["exit_code"] != 0, place
+    variables = (
+        "PIP_CACHE_DIR UV_CACHE_DIR npm_config_cache CARGO_HOME GOPATH GOMODCACHE NUGET_PACKAGES DENO_DIR".split()
+    )
+    rig.works("; ".join(f'mkdir -p "${name}/_npx" && echo x > "${name}/_npx/x" || exit 1' for name in variables))
+    assert not [place for place in places if any((rig.home / place).iterdir())]
+
+
+def test_the_caches_of_a_workspace_last_and_are_its_own(make_rig: MakeRig, bubblewrap: SandboxBackend) -> None:
+    fill = 'mkdir -p "$npm_config_cache" && echo kept > "$npm_config_cache/x"'
+    with make_rig(bubblewrap) as first:
+        (first.home / ".cargo").mkdir()
+        (first.home / ".cargo" / "config.toml").write_text("[net]\n")
+        first.works(fill)
+    again = make_rig(bubblewrap)
+    assert again.works('cat "$npm_config_cache/x" "$CARGO_HOME/config.toml"').strip() == "kept\n[net]"
+    hook = again.confinements.of_hook_command(Scope(), again.workspace, ())
+    assert hook.sandbox is not None
+    mine = again.confinements.of_command(Scope(), again.workspace)
+    assert mine.sandbox is not None
+    assert set(hook.sandbox.profile.caches).isdisjoint(mine.sandbox.profile.caches)
+    other = make_rig(bubblewrap, workspace="other")
+    assert other.works('ls "$npm_config_cache/x" || echo none').strip().endswith("none")
+
+
+def test_the_caches_work_where_the_workspace_is_the_home_folder(make_rig: MakeRig, backend: SandboxBackend) -> None:
+    rig = make_rig(backend, workspace=".")
+    assert rig.works('mkdir -p "$CARGO_HOME" && echo x > "$CARGO_HOME/x" && cat "$CARGO_HOME/x"').strip() == "x"
+    assert "hidden-value-1" not in rig.run("cat ~/.hermes/.env")["output"]
+
+
+def test_a_link_in_place_of_the_caches_opens_nothing(make_rig: MakeRig, bubblewrap: SandboxBackend) -> None:
+    with make_rig(bubblewrap) as first:
+        (first.home / "bin").mkdir()
+        first.works('echo x > "$UV_CACHE_DIR.x"')
+    above = first.hermes_home / "cache" / "packages"
+    (made,) = above.iterdir()
+    shutil.rmtree(made)
+    made.symlink_to(first.home / "bin")
+    with make_rig(bubblewrap) as second:
+        assert second.run("echo x > ~/bin/evil")["exit_code"] != 0
+        assert second.works('echo "$UV_CACHE_DIR"').startswith("/tmp/")
+    made.unlink()
+    above.rmdir()
+    above.symlink_to(first.home / "bin")
+    third = make_rig(bubblewrap)
+    assert third.run("echo x > ~/bin/evil")["exit_code"] != 0
+    assert third.works('echo "$UV_CACHE_DIR"').startswith("/tmp/")
+    assert not list((first.home / "bin").iterdir())
+
+
+def test_caches_are_removed_when_their_workspace_is_gone(make_rig: MakeRig, bubblewrap: SandboxBackend) -> None:
+    with make_rig(bubblewrap, workspace="old") as first:
+        first.works('mkdir -p "$GOPATH/pkg" && chmod 500 "$GOPATH/pkg" && echo x > "$UV_CACHE_DIR.x"')
+    above = first.hermes_home / "cache" / "packages"
+    (made,) = above.iterdir()
+    first.workspace.rmdir()
+    make_rig(bubblewrap).works("true")
+    assert len(list(above.iterdir())) == 1
+    assert not made.exists()
 
 
 def test_a_caller_has_private_caches(make_rig: MakeRig, bubblewrap: SandboxBackend) -> None:

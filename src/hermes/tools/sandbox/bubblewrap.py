@@ -42,7 +42,7 @@ def bubblewrap_arguments(
     make user namespaces, in which it would have all rights again.
 
     A later mount lies on top of an earlier one, so the order is: everything read-only, what is hidden, the folders
-    that may be changed, what stays read-only in them, what is hidden in them.
+    that may be changed, what stays read-only in them, what is hidden in them, the caches, which may lie in that.
     """
     arguments = [bwrap, *(("--unshare-user", "--disable-userns") if blocks_namespaces else ("--unshare-user-try",))]
     arguments += ["--unshare-pid", "--as-pid-1", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
@@ -68,6 +68,8 @@ def bubblewrap_arguments(
     arguments += [argument for path in profile.shown if os.path.exists(path) for argument in ("--ro-bind", path, path)]
     arguments += _bind_folders(profile, temporary)
     arguments += [argument for path in inner for argument in _hide(path)]
+    caches = [path for path in profile.caches if any(is_inside(path, folder) for folder in inner)]
+    arguments += [argument for path in caches for argument in ("--bind", path, path)]
     return [*arguments, "--chdir", cwd or profile.workspace, "--", *opener, *_FIRST_PROCESS, *command]
 
 

@@ -272,7 +272,7 @@ class Confinements:
             return self._sandboxes[wanted]
 
     def _make(self, backend: SandboxBackend, wanted: _Wanted) -> Sandbox:
-        from hermes.tools.sandbox.owner.caches import PackageCaches, owners_caches
+        from hermes.tools.sandbox.owner.caches import workspace_caches
         from hermes.tools.sandbox.owner.services import passed_sockets
         from hermes.tools.sandbox.profile import is_inside, make_profile, programs_in
         from hermes.tools.sandbox.sandbox import Sandbox
@@ -284,8 +284,9 @@ class Confinements:
         home = os.path.expanduser("~")
         secrets = [str(self._hermes_home)] if self._hermes_home else []
         seen = [*wanted.shown, *(() if principal else passed_sockets(settings.env_passthrough, os.environ, home))]
-        has_caches = wanted.mode == "workspace" and not principal
-        caches = owners_caches(home, os.environ) if has_caches else PackageCaches()
+        caches = ""
+        if wanted.mode == "workspace" and not principal and self._hermes_home:
+            caches = workspace_caches(str(self._hermes_home), wanted.workspace, use, home)
         is_above_home = is_inside(os.path.realpath(home), os.path.realpath(wanted.workspace))
         if principal and use != "hook" and not is_above_home:
             # The files of the owner are no business of a caller; the programs among them are.
@@ -298,7 +299,7 @@ class Confinements:
             home=home,
             secrets=secrets,
             writable=[*wanted.writable, *map(os.path.expanduser, settings.sandbox_write)],
-            caches=caches.folders,
+            caches=(caches,) if caches else (),
             shown=seen,
             network=network.is_on,
             tree=tree,
@@ -306,7 +307,7 @@ class Confinements:
         folder = self._private_folder(principal)
         proxy = None if network.hosts is None else self._proxy_network()
         passed = settings.env_passthrough
-        return Sandbox(backend, profile, folder, passed=passed, network=network, proxy=proxy, caches=caches, tree=tree)
+        return Sandbox(backend, profile, folder, passed=passed, network=network, proxy=proxy, tree=tree)
 
     def _network(self, backend: SandboxBackend, wanted: _Wanted, tree: WorkspaceTree) -> SandboxNetwork:
         from hermes.tools.sandbox.network import network_of

@@ -101,9 +101,9 @@ def readable_roots(hidden: tuple[str, ...], folder: str = "/") -> Iterator[str]:
 
 def _readable(profile: SandboxProfile, temporary: str) -> Iterator[str]:
     yield from readable_roots(profile.hidden)
-    # The workspace of a caller lies in the hidden home of Hermes, programs that are shown in a hidden home.
+    # Caches and the workspace of a caller lie in the hidden home of Hermes, programs that are shown in a hidden home.
     is_workspace_hidden = any(is_inside(profile.workspace, path) for path in profile.hidden)
-    for folder in (*((profile.workspace,) if is_workspace_hidden else ()), *profile.shown):
+    for folder in (*((profile.workspace,) if is_workspace_hidden else ()), *profile.shown, *profile.caches):
         yield from readable_roots(tuple(path for path in profile.hidden if not is_inside(folder, path)), folder)
     yield temporary
 

@@ -42,7 +42,7 @@ class SandboxProfile:
     pinned: tuple[str, ...] = ()
     #: More folders that may be changed in mode ``workspace``.
     writable: tuple[str, ...] = ()
-    #: Caches of package managers, which may be changed in mode ``workspace``, too.
+    #: The caches of package managers for this workspace, which may lie in a hidden folder.
     caches: tuple[str, ...] = ()
     #: Files and folders that stay readable although they lie in a hidden folder.
     shown: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ from hermes.tools.sandbox.backend import SandboxBackend
 from hermes.tools.sandbox.bubblewrap import COVERED, TEMPORARY
 from hermes.tools.sandbox.launch import Launch
 from hermes.tools.sandbox.network import AskConnect, Reach, SandboxNetwork
-from hermes.tools.sandbox.owner.caches import PackageCaches
+from hermes.tools.sandbox.owner.caches import cache_variables
 from hermes.tools.sandbox.owner.refusals import FailedCommand, Refusals
 from hermes.tools.sandbox.owner.services import SERVICE_VARIABLES
 from hermes.tools.sandbox.profile import SandboxProfile, is_inside
@@ -55,7 +55,6 @@ class Sandbox:
         proxy: ProxyNetwork | None = None,
         network: SandboxNetwork | None = None,
         tree: WorkspaceTree | None = None,
-        caches: PackageCaches | None = None,
     ) -> None:
         """``temporary`` is the private folder of the principal; ``passed`` are variables that the owner passed on.
 
@@ -67,7 +66,6 @@ class Sandbox:
         self._passed = passed
         self._proxy = proxy
         self._network = network or SandboxNetwork()
-        self._caches = caches or PackageCaches()
         undone = os.path.join(temporary, "undone")
         self._watch = AutoRunWatch(profile, undone, tree) if profile.mode == "workspace" else None
 
@@ -154,7 +152,8 @@ class Sandbox:
         temporary = self._inner_temporary
         dropped = set(SERVICE_VARIABLES).difference(self._passed)
         variables = {name: value for name, value in environment.items() if name not in dropped}
-        variables.update(self._caches.environment(temporary))
+        caches = next(iter(self.profile.caches), f"{temporary}/.cache")
+        variables.update(cache_variables(caches, temporary, variables))
         return {**variables, "TMPDIR": temporary, "TMP": temporary, "TEMP": temporary}
 
     def note(self, failure: FailedCommand | None, reach: Reach | None = None) -> str:

@@ -1,93 +1,90 @@
-"""Caches of package managers: the owner's own ones, which the owner's commands may fill, so that installs are fast."""
+"""Caches of package managers: commands never fill those of the owner, but one of their own for each workspace.
+
+No program checks all that it takes from its cache: npx and uvx run what is installed there, uv and pnpm link its files
+into environments, and what tells npm and cargo the checksums of packages lies in the cache, too.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
-from hermes.tools.sandbox.profile import is_inside
-
-
-class _PackageCache(NamedTuple):
-    """A cache of a program: a folder below the home, or below the folder that ``root_variable`` names."""
-
-    program: str
-    folder: str
-    #: The variable that names the folder.
-    variable: str = ""
-    root_variable: str = ""
-    #: The folder that ``root_variable`` stands for when it is not set.
-    root: str = ""
-
-
-# Nothing here holds a credential, or programs that the owner's shell finds.
-_CACHES = (
-    _PackageCache("pip", ".cache/pip", "PIP_CACHE_DIR"),
-    _PackageCache("uv", ".cache/uv", "UV_CACHE_DIR"),
-    _PackageCache("npm", ".npm", "npm_config_cache"),
-    _PackageCache("yarn", ".cache/yarn", "YARN_CACHE_FOLDER"),
-    _PackageCache("pnpm", ".local/share/pnpm/store", "npm_config_store_dir"),
-    _PackageCache("bun", ".bun/install/cache", "BUN_INSTALL_CACHE_DIR"),
-    _PackageCache("deno", ".cache/deno", "DENO_DIR"),
-    _PackageCache("cargo", "registry", "", "CARGO_HOME", ".cargo"),
-    _PackageCache("cargo", "git", "", "CARGO_HOME", ".cargo"),
-    _PackageCache("go", "pkg/mod", "GOMODCACHE", "GOPATH", "go"),
-    _PackageCache("go", "pkg/sumdb", "", "GOPATH", "go"),
-    _PackageCache("go", ".cache/go-build", "GOCACHE"),
-    _PackageCache("mvn", ".m2/repository"),
-    _PackageCache("composer", ".cache/composer", "COMPOSER_CACHE_DIR"),
-    _PackageCache("dotnet", ".nuget/packages", "NUGET_PACKAGES"),
-)
-
-#: Where programs put their caches when they get none of the owner's, relative to the private temporary folder.
-_PRIVATE = {
-    "XDG_CACHE_HOME": ".cache",
-    "npm_config_cache": ".cache/npm",
-    "CARGO_HOME": ".cache/cargo",
-    "GOMODCACHE": ".cache/go-mod",
-    "GRADLE_USER_HOME": ".cache/gradle",
+#: Where programs put what they fetch, relative to the folder of all caches.
+_FOLDERS = {
+    "PIP_CACHE_DIR": "pip",
+    "UV_CACHE_DIR": "uv",
+    "npm_config_cache": "npm",
+    "YARN_GLOBAL_FOLDER": "yarn",
+    "BUN_INSTALL_CACHE_DIR": "bun",
+    "DENO_DIR": "deno",
+    "CARGO_HOME": "cargo",
+    # Not only modules: what go knows of their checksums is in it, beside them.
+    "GOPATH": "go",
+    "GOMODCACHE": "go/pkg/mod",
+    "GOCACHE": "go-build",
+    "GRADLE_USER_HOME": "gradle",
+    "COMPOSER_CACHE_DIR": "composer",
+    "NUGET_PACKAGES": "nuget",
 }
+#: In the folder of one workspace: its path. A folder whose workspace is gone is removed.
+_WORKSPACE = "workspace"
 
 
-class PackageCaches(NamedTuple):
-    """The caches that a command may fill, and the variables that lead to them."""
-
-    folders: tuple[str, ...] = ()
-    variables: Mapping[str, str] = {}
-
-    def environment(self, temporary: str) -> dict[str, str]:
-        """The variables of all caches; ``temporary`` is the private folder for those that are not the owner's."""
-        return {**{name: f"{temporary}/{folder}" for name, folder in _PRIVATE.items()}, **self.variables}
-
-
-def owners_caches(home: str, environ: Mapping[str, str]) -> PackageCaches:
-    """The caches of the owner's programs. Those of an installed program are made when they are missing."""
-    folders: list[str] = []
-    variables: dict[str, str] = {}
-    for cache in _CACHES:
-        root = (environ.get(cache.root_variable) or os.path.join(home, cache.root)).partition(os.pathsep)[0]
-        folder = environ.get(cache.variable) or _below(root, cache.folder, environ)
-        if not os.path.isdir(folder) and shutil.which(cache.program) is not None:
-            with suppress(OSError):
-                os.makedirs(folder, mode=0o700)
-        real = os.path.realpath(folder)
-        is_named = cache.variable in environ or cache.root_variable in environ
-        # A link that leads elsewhere may have been put there by a command whose workspace was the home folder.
-        is_own = is_named or is_inside(real, os.path.realpath(home))
-        if not is_own or not os.path.isdir(real) or is_inside(os.path.realpath(home), real):
-            continue
-        folders.append(real)
-        if cache.variable:
-            variables[cache.variable] = folder
-        if cache.root_variable:
-            variables[cache.root_variable] = environ.get(cache.root_variable) or root
-    return PackageCaches(tuple(folders), variables)
+def cache_variables(folder: str, temporary: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that lead programs to the caches in ``folder``, and to ``temporary`` with all other caches."""
+    # npm warns of this variable, so only who has pnpm gets it.
+    has_pnpm = shutil.which("pnpm", path=environ.get("PATH")) is not None
+    pnpm = {"npm_config_store_dir": f"{folder}/pnpm"} if has_pnpm else {}
+    maven = f"{environ.get('MAVEN_OPTS', '')} -Dmaven.repo.local={folder}/maven".strip()
+    found = {name: f"{folder}/{part}" for name, part in _FOLDERS.items()}
+    return {"XDG_CACHE_HOME": f"{temporary}/.cache", **found, **pnpm, "MAVEN_OPTS": maven}
 
 
-def _below(root: str, folder: str, environ: Mapping[str, str]) -> str:
-    caches = environ.get("XDG_CACHE_HOME")
-    name = folder.removeprefix(".cache/")
-    return os.path.join(caches, name) if caches and name != folder else os.path.join(root, folder)
+def workspace_caches(hermes_home: str, workspace: str, use: str, home: str) -> str:
+    """The folder of the caches for one workspace, which lasts; empty when there can be none.
+
+    ``use`` is what fills it: programs of the owner do not run what a command of the model put there.
+    """
+    above = os.path.join(os.path.realpath(hermes_home), "cache", "packages")
+    digest = hashlib.sha256(os.fsencode(f"{use}:{workspace}")).hexdigest()[:16]
+    folder = os.path.join(above, digest)
+    # A link may have been put there by a command whose workspace was above: it would open what it leads to.
+    if os.path.realpath(above) != above or os.path.islink(folder):
+        return ""
+    try:
+        if not os.path.isdir(folder):
+            os.makedirs(above, mode=0o700, exist_ok=True)
+            _remove_unused(above)
+            _fill(folder, workspace, home)
+    except OSError:
+        return ""
+    return folder
+
+
+def _fill(folder: str, workspace: str, home: str) -> None:
+    """Make a folder. The settings of cargo are where its cache is; those of the owner are read there."""
+    os.mkdir(folder, mode=0o700)
+    with open(os.path.join(folder, _WORKSPACE), "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(workspace)
+    cargo = os.path.join(folder, "cargo")
+    os.mkdir(cargo)
+    os.symlink(os.path.join(home, ".cargo", "config.toml"), os.path.join(cargo, "config.toml"))
+
+
+def _remove_unused(above: str) -> None:
+    from hermes.tools.sandbox.sandbox import remove_folder
+
+    for name in os.listdir(above):
+        folder = os.path.join(above, name)
+        with suppress(OSError):
+            # A command may have put anything there: what is no short file names no workspace.
+            mark = os.open(os.path.join(folder, _WORKSPACE), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                workspace = os.fsdecode(os.read(mark, 4096))
+            finally:
+                os.close(mark)
+            if workspace and not os.path.isdir(workspace):
+                remove_folder(folder)

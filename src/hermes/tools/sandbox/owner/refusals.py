@@ -123,7 +123,7 @@ class Refusals:
     def _kind(self, path: str, profile: SandboxProfile, *, was_refused: bool) -> _Kind | None:
         """Why a path that the output names may be missing in the sandbox, or cannot be changed."""
         real = os.path.realpath(path)
-        is_shown = any(is_inside(real, shown) for shown in profile.shown)
+        is_shown = any(is_inside(real, shown) for shown in (*profile.shown, *profile.caches))
         if not is_shown and any(is_inside(real, secret) for secret in profile.hidden):
             return "hidden"
         if self._covered(real) and os.path.lexists(real):
