@@ -183,7 +183,8 @@ class _Call(msgspec.Struct, frozen=True):
         if leaves_it and confinements.is_sandboxed():
             from hermes.policy import Finding
 
-            leaves = Finding(OUTSIDE_SANDBOX, "runs outside of the sandbox, and again in this session", code)
+            text = "runs outside of the sandbox; your answer holds for this command in this session"
+            leaves = Finding(OUTSIDE_SANDBOX, text, code)
             return replace(examined, found=(*examined.found, leaves))
         return replace(examined, effect="read-only-command") if self.telling_apart and examined.only_reads else examined
 
