@@ -6,7 +6,6 @@ import base64
 import hashlib
 import logging
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from hermes.base.errors import HermesError
+from hermes.base.programs import find_program
 from hermes.journal.events import last_link
 from hermes.journal.sessions import Sessions
 from hermes.journal.store.port import Store
@@ -168,7 +168,7 @@ def _sign(statement: bytes, key: Path, *, may_ask: bool) -> str:
 
 
 def _run(arguments: list[str], stdin: bytes, failure: str, *, may_ask: bool = True) -> bytes:
-    program = shutil.which("ssh-keygen")
+    program = find_program("ssh-keygen")
     if program is None:
         raise HermesError("ssh-keygen is not installed; it comes with OpenSSH")
     try:

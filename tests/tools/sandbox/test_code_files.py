@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from typing import NamedTuple
@@ -348,6 +349,27 @@ def test_which_settings_run_code(key: str, value: str, found: bool) -> None:
 
 
 # -- undoing --------------------------------------------------------------------------------------------------------
+
+
+def test_a_git_that_a_command_leaves_in_a_folder_of_path_is_not_run(
+    make_rig: MakeRig, backend: SandboxBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = make_rig(backend)
+    rig.git("init", "-q", ".")
+    programs, elsewhere = rig.workspace / ".venv" / "bin", rig.home / "tools"
+    programs.mkdir(parents=True)
+    elsewhere.mkdir()
+    (elsewhere / "git").symlink_to(shutil.which("git") or "")
+    canary = rig.workspace / "canary"
+    plant = f"printf '#!/bin/sh\\necho ran >> {canary}\\n' > .venv/bin/git; chmod +x .venv/bin/git; "
+    setting = "printf '[core]\\n\\tfsmonitor = ./e.sh\\n\\thooksPath = x\\n' >> .git/config"
+    # The folder of the workspace is before that of the system, before one of the owner, and the only one.
+    for path in (f"{programs}:{os.environ['PATH']}", f"{programs}:{elsewhere}", str(programs)):
+        monkeypatch.setenv("PATH", path)
+        result = rig.run("PATH=/usr/bin:/bin; " + plant + setting)
+        assert "undone" in result, (path, result)
+        assert "fsmonitor" not in (rig.workspace / ".git/config").read_text(), path
+        assert not canary.exists(), path
 
 
 def test_a_locked_configuration_is_put_back(rig: SandboxRig) -> None:

@@ -30,6 +30,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_
     if request.param == "rg" and RG:
         (only / "rg").symlink_to(RG)
     monkeypatch.setenv("PATH", str(only))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))  # programs in a temporary folder do not count
     return request.param
 
 

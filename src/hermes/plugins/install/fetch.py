@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hermes.base.errors import PluginError
+from hermes.base.programs import find_program, trusted_folders
 from hermes.plugins.install.source import IGNORED, InstallSource
 from hermes.plugins.loading.discovery import manifest_files, manifest_in
 from hermes.plugins.loading.manifest import FILE_NAMES
@@ -103,15 +104,17 @@ def run_git(folder: Path, env: Mapping[str, str], *arguments: str) -> str:
     """What a git command prints; ``PluginError`` with git's message when it fails."""
     import subprocess
 
+    program = find_program("git", env.get("PATH"), system_first=True)
+    if program is None:
+        raise PluginError("git is not installed; install it, or give a folder")
     clean = {name: value for name, value in env.items() if name not in _REPOSITORY}
+    clean["PATH"] = os.pathsep.join(trusted_folders(env.get("PATH")))  # git starts ssh and others by their names
     if not os.isatty(0):
         clean["GIT_TERMINAL_PROMPT"] = "0"
     try:
         done = subprocess.run(
-            ["git", *arguments], cwd=folder, env=clean, capture_output=True, timeout=_GIT_SECONDS, check=False
+            [program, *arguments], cwd=folder, env=clean, capture_output=True, timeout=_GIT_SECONDS, check=False
         )
-    except FileNotFoundError:
-        raise PluginError("git is not installed; install it, or give a folder") from None
     except subprocess.TimeoutExpired:
         raise PluginError(f"git {arguments[0]} took longer than {_GIT_SECONDS} s; is the server reachable?") from None
     if done.returncode != 0:

@@ -182,12 +182,14 @@ def page(lines: Iterable[str]) -> None:
     import shlex
     import subprocess
 
+    from hermes.base.programs import owners_command
+
     text = "\n".join(lines) + "\n"
     command = shlex.split(os.environ.get("PAGER") or "less -R")
     # A secure less runs no commands, and its prompt is the same everywhere.
     environment = {**os.environ, "LESS": os.environ.get("LESS", "-R"), "LESSSECURE": "1"}
     try:
-        subprocess.run(command, input=text.encode("utf-8", "replace"), env=environment, check=False)
+        subprocess.run(owners_command(command), input=text.encode("utf-8", "replace"), env=environment, check=False)
     except OSError:
         sys.stdout.write(text)
         sys.stdout.flush()

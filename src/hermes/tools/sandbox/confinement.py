@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 import msgspec
 
 from hermes.base.config.schema.sections import TerminalConfig
+from hermes.base.programs import note_changeable
 from hermes.base.sanitize import Redactor
 from hermes.base.scope import Scope
 from hermes.tools.sandbox.owner.program import SandboxUnavailable, find_bubblewrap, probe_file
@@ -144,6 +145,7 @@ class Confinements:
         ``SandboxUnavailable`` when there has to be a sandbox and this machine has none.
         """
         self._hide_memory()
+        note_changeable([str(workspace)])
         is_caller = scope.principal != ""
         built = child_environment(os.environ, self.redactor, self._settings.env_passthrough, minimal=is_caller)
         folders = (writable,) if writable and not is_caller else ()
@@ -305,6 +307,7 @@ class Confinements:
             tree=tree,
         )
         folder = self._private_folder(principal)
+        note_changeable([*profile.roots(), folder], profile.protected)
         proxy = None if network.hosts is None else self._proxy_network()
         passed = settings.env_passthrough
         return Sandbox(backend, profile, folder, passed=passed, network=network, proxy=proxy, tree=tree)

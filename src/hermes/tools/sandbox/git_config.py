@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from hermes.base.programs import find_program
 from hermes.policy.files.git_keys import runs_code
 
 _GIT_SECONDS = 20.0
+
+#: Stands for all settings of a file, where this machine has no git that can be trusted to read them.
+_ANY = "settings"
 
 CodeKeys = dict[str, list[str]]
 
@@ -16,6 +20,8 @@ def code_keys(configuration: bytes) -> CodeKeys | None:
     """The settings of a configuration file that run code, with their values; None when git cannot read it."""
     if not configuration:
         return {}
+    if _program() is None:  # what the settings do is not known, so a change of any of them counts
+        return {_ANY: [configuration.decode("utf-8", "surrogateescape")]}
     listed = _git(["--file", "-", "--no-includes", "--null", "--list"], configuration)
     if listed is None:
         return None
@@ -38,14 +44,21 @@ def restore_keys(file: str, before: CodeKeys, after: CodeKeys) -> list[str]:
     return changed
 
 
+def _program() -> str | None:
+    return find_program("git", system_first=True)
+
+
 def _git(arguments: Sequence[str], data: bytes = b"") -> bytes | None:
     """What ``git config`` printed; None when it failed. It runs outside of any repository and runs no code itself."""
     import subprocess
 
+    program = _program()
+    if program is None:
+        return None
     environment = {"PATH": os.environ.get("PATH", os.defpath), "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent"}
     try:
         done = subprocess.run(
-            ["git", "config", *arguments],
+            [program, "config", *arguments],
             input=data,
             capture_output=True,
             cwd="/",

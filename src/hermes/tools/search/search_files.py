@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
+from hermes.base.programs import find_program, note_changeable
 from hermes.tools.arguments import bounded_int
 from hermes.tools.files.opening import FileRefused, readable
 from hermes.tools.files.paths import display_path, similar_files, why
@@ -18,7 +19,6 @@ from hermes.tools.search.globs import name_filter, path_filter
 from hermes.tools.search.query import MAX_MATCHES, FileHits, Query, SearchStopped, python_pattern
 from hermes.tools.search.ripgrep import RipgrepFailed, rg_files, rg_hits
 from hermes.tools.search.walk import file_hits, walk, walk_hits
-from hermes.tools.terminal.child_process import find_program
 
 _Found = TypeVar("_Found")
 
@@ -71,7 +71,8 @@ class _Search:
         self._refused: list[str] = []
         self._offset = bounded_int(args, "offset", 0, 0, 1 << 31)
         self._limit = bounded_int(args, "limit", _DEFAULT_LIMIT, 1, _MAX_LIMIT)
-        self._rg = find_program("rg") if os.path.isdir(root) else None
+        note_changeable([str(context.cwd)])
+        self._rg = find_program("rg", system_first=True) if os.path.isdir(root) else None
 
     def files(self) -> str:
         """Files whose name matches the pattern."""

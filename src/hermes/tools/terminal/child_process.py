@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import IO, TYPE_CHECKING, Literal
 
+from hermes.base.programs import find_program
 from hermes.tools.terminal.supervisor import REGISTER, registration_script
 
 if TYPE_CHECKING:
@@ -230,15 +231,6 @@ class ChildProcess:
         return any(found == descriptor for found, _ in ready)
 
 
-def find_program(name: str) -> str | None:
-    """The path of an executable on PATH."""
-    for directory in os.get_exec_path():
-        candidate = os.path.join(directory, name)
-        if os.access(candidate, os.X_OK) and os.path.isfile(candidate):
-            return candidate
-    return None
-
-
 def check_program(program: str, environment: Mapping[str, str], cwd: str) -> None:
     """The ``OSError`` of a program that cannot be started: a shell before it would only say so in its exit code."""
     import errno
@@ -393,4 +385,4 @@ def can_hold(command: str, confinement: Confinement, *, pty: bool = False) -> bo
 def find_shell() -> str:
     """bash if installed, else sh."""
     usual = next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), None)
-    return usual or find_program("bash") or "/bin/sh"
+    return usual or find_program("bash", system_first=True) or "/bin/sh"

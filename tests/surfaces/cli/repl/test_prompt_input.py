@@ -34,6 +34,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))  # programs in a temporary folder do not count
     return folder
 
 
@@ -97,12 +98,13 @@ class TestClipboard:
 
 class TestEditor:
     def test_the_text_is_what_the_editor_leaves(self, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (programs / "work").mkdir()
         write_program(programs, "my-editor", 'cp "$2" seen; printf "%s, then more\\n\\n" "$1" >> "$2"')
-        monkeypatch.chdir(programs)
+        monkeypatch.chdir(programs / "work")
         monkeypatch.setenv("EDITOR", "my-editor --flag")
         monkeypatch.delenv("VISUAL", raising=False)
         assert edited_text("before ") == "before --flag, then more"
-        assert (programs / "seen").read_text() == "before "
+        assert (programs / "work" / "seen").read_text() == "before "
 
     def test_a_failing_or_missing_editor_is_an_error(self, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("VISUAL", "false")

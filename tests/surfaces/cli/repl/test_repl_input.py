@@ -16,9 +16,13 @@ CTRL_G, CTRL_R, CTRL_V, CTRL_X_CTRL_E, ESCAPE = "\x07", "\x12", "\x16", "\x18\x0
 
 def test_pasted_blocks_shell_output_the_editor_and_images_reach_the_model(home: Path, workdir: Path) -> None:
     write_program(workdir, "my-editor", 'cat "$1" > seen; echo "from the editor" > "$1"')
-    write_program(workdir, "xclip", "case $* in *-out*) cat shot.png;; *) cat > copied;; esac")
+    programs, temporary = home / "tools", home / "tmp"
+    programs.mkdir(parents=True)
+    temporary.mkdir()
+    write_program(programs, "xclip", "case $* in *-out*) cat shot.png;; *) cat > copied;; esac")
     (workdir / "shot.png").write_bytes(PNG)
-    env = {"EDITOR": "./my-editor", "SHELL": "/bin/sh", "DISPLAY": ":0", "PATH": f"{workdir}:/usr/bin:/bin"}
+    env = {"EDITOR": "./my-editor", "SHELL": "/bin/sh", "DISPLAY": ":0", "PATH": f"{programs}:/usr/bin:/bin"}
+    env["TMPDIR"] = str(temporary)  # programs in a temporary folder do not count
     block = "\n".join(f"line {number}" for number in range(300))
     with ScriptedProvider([text("One."), text("Two."), text("Three.")]) as provider:
         write_config(home, provider.base_url)

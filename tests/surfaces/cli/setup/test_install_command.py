@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from hermes.base.version import __version__
 from hermes.surfaces.cli.main import main
 from hermes.surfaces.cli.setup import install
 from support import run_hermes
+from support.programs import write_program
 
 
 def test_an_extra_is_its_requirements_for_this_python(capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,16 +68,17 @@ def test_packages_are_installed_into_the_environment_of_this_python(
     assert "ended with code 7" in capfd.readouterr().err
 
 
-def test_uv_is_used_where_there_is_no_pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    def which(name: str) -> str | None:
-        return f"/bin/{name}"
+def test_uv_is_used_where_there_is_no_pip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    write_program(tmp_path / "bin", "uv", "exit 0")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
     def find_spec(_name: str) -> None:
         return None
 
-    monkeypatch.setattr(shutil, "which", which)
     monkeypatch.setattr("importlib.util.find_spec", find_spec)
-    assert install._installer() == ["/bin/uv", "pip", "install", "--python", sys.executable]  # pyright: ignore[reportPrivateUsage]
+    assert install._installer() == [f"{tmp_path}/bin/uv", "pip", "install", "--python", sys.executable]  # pyright: ignore[reportPrivateUsage]
 
 
 def test_the_version_is_one_that_published_plugins_accept(home: Path, workdir: Path) -> None:

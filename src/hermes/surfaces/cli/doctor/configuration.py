@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +18,6 @@ from hermes.plugins.shell_hooks.consent import AllowList, how_to_accept
 from hermes.surfaces.cli.doctor.check import CheckResult, Installation, broken, ok, warning
 from hermes.surfaces.cli.setup.model.problems import split_advice
 from hermes.surfaces.commands.text import plural
-from hermes.tools.terminal.child_process import find_program
 
 #: Deprecated spellings, and the documented one.
 OLDER_SPELLINGS: dict[tuple[str, ...], str] = {
@@ -140,7 +140,7 @@ def _missing_program(argv: tuple[str, ...], cwd: Path) -> str:
             return f"{program} does not exist"
         if not os.access(cwd / program, os.X_OK):
             return f"{program} may not be executed (chmod +x {shlex.quote(program)})"
-    elif find_program(program) is None:
+    elif shutil.which(program) is None:
         return f"{program} is not on PATH"
     script = argv[1] if len(argv) > 1 else ""
     # A path right after the program is the script it reads; with options in between this is not known.

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hermes.base.config import Config
+from hermes.base.programs import find_program
 from hermes.surfaces.cli.doctor.check import CheckResult, Installation, broken, ok, warning
-from hermes.tools.terminal.child_process import find_program, find_shell
+from hermes.tools.terminal.child_process import find_shell
 
 _SHELL_SECONDS = 5.0
 #: Program -> what is lost without it, and how to get it.
@@ -40,7 +41,7 @@ def check_shell(_installation: Installation) -> Iterator[CheckResult]:
 def check_programs(_installation: Installation) -> Iterator[CheckResult]:
     """Optional programs that improve the tools."""
     for name, (loss, fix) in _HELPERS.items():
-        path = find_program(name)
+        path = find_program(name, system_first=True)
         yield ok(name, path) if path else warning(name, f"not found: {loss}", fix)
 
 

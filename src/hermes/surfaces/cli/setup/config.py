@@ -25,6 +25,7 @@ from hermes.base.config.listing import list_settings
 from hermes.base.config.load import load_text, read_text
 from hermes.base.config.messages import dotted
 from hermes.base.errors import ConfigError
+from hermes.base.programs import owners_command
 from hermes.surfaces.cli.arguments import JSON, Action, Argument, CommandSpec
 from hermes.surfaces.cli.report import Report
 from hermes.surfaces.cli.terminal import plain, print_error, print_note, print_warnings, secret_from_stdin, typed_secret
@@ -84,7 +85,7 @@ def _run_editor(copy: Path) -> None:
     # Ctrl-C belongs to the editor while it runs. A handler, unlike SIG_IGN, is not inherited.
     previous = signal.signal(signal.SIGINT, lambda _number, _frame: None)
     try:
-        code = subprocess.run([*shlex.split(command), str(copy)], check=False).returncode
+        code = subprocess.run([*owners_command(shlex.split(command)), str(copy)], check=False).returncode
     except (OSError, ValueError) as error:
         copy.unlink(missing_ok=True)
         raise ConfigError(f"cannot start the editor {command!r} ({error}); set VISUAL or EDITOR") from None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from hermes.base.errors import HermesError, did_you_mean
+from hermes.base.programs import find_program
 from hermes.base.version import __version__
 from hermes.surfaces.cli.arguments import Argument, CommandSpec, flag
 from hermes.surfaces.cli.report import Report
@@ -96,7 +96,7 @@ def _installer() -> list[str]:
     """The command that installs into the environment of this Python: pip, or uv where there is no pip."""
     from importlib.util import find_spec
 
-    uv = shutil.which("uv")
+    uv = find_program("uv")
     if find_spec("pip") is None and uv is not None:
         return [uv, "pip", "install", "--python", sys.executable]
     from hermes.models.local.install.pip import command

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
+from hermes.base.programs import find_program
 from hermes.tools.sandbox.workspace.tree import WorkspaceTree, is_git_folder
 
 #: A configuration with one of these words may name another folder for hooks.
@@ -134,10 +135,13 @@ def _asked(own: str, tree: str) -> str | None:
     """What git says. It reads configurations for that, and runs nothing."""
     import subprocess
 
+    program = find_program("git", system_first=True)
+    if program is None:
+        return None
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(
-            ["git", "rev-parse", "--git-path", "hooks"],
+            [program, "rev-parse", "--git-path", "hooks"],
             capture_output=True,
             cwd=tree,
             env={**variables, "GIT_DIR": own},

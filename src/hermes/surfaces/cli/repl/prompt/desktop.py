@@ -6,7 +6,6 @@ import base64
 import contextlib
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import msgspec
 
 from hermes.agent.images.attachments import MAX_IMAGE_BYTES, image_type
 from hermes.base.errors import HermesError
+from hermes.base.programs import find_program, owners_command
 from hermes.base.scope import Interrupt
 
 #: Editors that are looked for when the user has chosen none.
@@ -95,11 +95,12 @@ def clipboard_image(environ: Mapping[str, str] = os.environ) -> bytes:
 
 
 def _usable(programs: Sequence[tuple[str, tuple[str, ...]]], environ: Mapping[str, str]) -> list[tuple[str, ...]]:
-    return [
-        command
-        for variable, command in programs
-        if (environ.get(variable) if variable else sys.platform == "darwin") and shutil.which(command[0])
-    ]
+    usable: list[tuple[str, ...]] = []
+    for variable, (name, *arguments) in programs:
+        is_there = environ.get(variable) if variable else sys.platform == "darwin"
+        if is_there and (program := find_program(name)):
+            usable.append((program, *arguments))
+    return usable
 
 
 def edited_text(text: str) -> str:
@@ -111,7 +112,7 @@ def edited_text(text: str) -> str:
         with open(descriptor, "w", encoding="utf-8", errors="replace") as file:  # noqa: PTH123  (a descriptor)
             file.write(text)
         try:
-            finished = subprocess.run([*command, name], check=False)
+            finished = subprocess.run([*owners_command(command), name], check=False)
         except OSError as error:
             raise HermesError(f"the editor {command[0]} cannot be run: {error.strerror}; set EDITOR") from error
         if finished.returncode != 0:
@@ -126,7 +127,7 @@ def editor_command() -> list[str]:
     wanted = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if wanted:
         return shlex.split(wanted)
-    found = next(filter(shutil.which, _EDITORS), None)
+    found = next(filter(find_program, _EDITORS), None)
     if found is None:
         raise HermesError("no editor was found; set EDITOR to the command of yours")
     return [found]
