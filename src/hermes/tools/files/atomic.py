@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 #: To go through a directory that cannot be listed, where the system has a way for it.
-_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(slots=True)
@@ -77,20 +77,20 @@ def open_folder(directory: str, made: list[str] | None = None) -> int:
 
     With ``made`` missing parts are made, and added to it.
     """
-    folder = os.open("/", _FOLDER)
+    folder = os.open("/", FOLDER)
     path = ""
     try:
         for part in filter(None, directory.split("/")):
             path += f"/{part}"
             try:
-                inner = os.open(part, _FOLDER, dir_fd=folder)
+                inner = os.open(part, FOLDER, dir_fd=folder)
             except FileNotFoundError:
                 if made is None:
                     raise
                 with suppress(FileExistsError):
                     os.mkdir(part, dir_fd=folder)
                     made.append(path)
-                inner = os.open(part, _FOLDER, dir_fd=folder)
+                inner = os.open(part, FOLDER, dir_fd=folder)
             except OSError as error:
                 raise OSError(error.errno, os.strerror(error.errno or 0), path) from None
             os.close(folder)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
+import tempfile
 from contextlib import suppress
-from errno import ELOOP, EXDEV
-from itertools import count
 
 import msgspec
 
+from hermes.tools.files.atomic import NEW_FILE
 from hermes.tools.sandbox.git_config import CodeKeys, restore_keys
+from hermes.tools.sandbox.workspace.beneath import Folders
 
 #: What a question shows of a file.
 _SHOWN_CHARS = 1_500
+_LARGEST_CONFIGURATION = 4_194_304
 
 
 class UndoneChange(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,14 +65,14 @@ class UndoneChange(msgspec.Struct, frozen=True, omit_defaults=True):
     def redo(self) -> str:
         """Make the change after all; one sentence about it."""
         try:
-            _open_up(os.path.dirname(self.path))
-            if self.keys is not None:
-                restore_keys(self.path, self.keys, self.keys_before)
-            elif self.is_deleted:
-                with suppress(FileNotFoundError):
-                    os.unlink(self.path)
-            else:
-                write_state(self.path, self.mode, self.content or b"")
+            with Folders() as folders:
+                if self.keys is not None:
+                    change_keys(self.path, self.keys, self.keys_before, folders)
+                elif self.is_deleted:
+                    with suppress(FileNotFoundError):
+                        folders.remove(self.path)
+                else:
+                    folders.write(self.path, self.mode, self.content or b"")
         except OSError as error:
             return f"{self.did}; it could not be kept: {error.strerror}"
         return f"{self.did}; it was approved and is kept"
@@ -81,51 +82,55 @@ class UndoneChange(msgspec.Struct, frozen=True, omit_defaults=True):
 msgspec.json.Decoder(UndoneChange)
 
 
-def write_state(path: str, mode: int, content: bytes) -> None:
-    """Replace what is at a path by a file or a link. Neither is followed, and no link on the way to it."""
-    _open_up(os.path.dirname(path))
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with suppress(FileNotFoundError):
-        # An empty folder may have taken its place.
-        (os.rmdir if os.path.isdir(path) and not os.path.islink(path) else os.unlink)(path)
-    if stat.S_ISLNK(mode):
-        os.symlink(os.fsdecode(content), path)
-        return
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(content)
-        os.fchmod(descriptor, stat.S_IMODE(mode))
-
-
-def move_away(path: str, folder: str) -> str:
+def move_away(path: str, folder: str, folders: Folders) -> str:
     """Move a file or a link into a folder that commands can write to, too; its name there."""
-    _open_up(os.path.dirname(path))
     target = _true_folder(folder)
     try:
-        present = set(os.listdir(target))
-        name = next(name for number in count(1) if (name := f"{number}-{os.path.basename(path)}") not in present)
-        try:
-            os.rename(path, name, dst_dir_fd=target)
-        except OSError as error:
-            if error.errno != EXDEV:
-                raise
-            _copy(path, name, target)
-            os.unlink(path)
+        return folders.move(path, target)
     finally:
         os.close(target)
-    return name
 
 
-def _copy(path: str, name: str, target: int) -> None:
-    """Copy a file or a link into a folder. A pipe or a device is not worth it."""
-    mode = os.lstat(path).st_mode
-    if stat.S_ISLNK(mode):
-        os.symlink(os.readlink(path), name, dir_fd=target)
-    elif stat.S_ISREG(mode):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(source, "rb") as content, open(os.open(name, flags, 0o600, dir_fd=target), "wb") as copy:
-            shutil.copyfileobj(content, copy)
+def change_keys(file: str, before: CodeKeys, after: CodeKeys, folders: Folders) -> list[str]:
+    """Give the settings of a git configuration that differ the values they had; the names of these settings.
+
+    Git would follow links on the way to the file, so it works on a copy. What is locked stays as it is.
+    """
+    changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    folder, name = os.path.split(file)
+    parent = folders.change(folder)
+    try:
+        mode = folders.status(name, parent).st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFREG | 0o644
+    content = folders.read(name, parent, _LARGEST_CONFIGURATION) if stat.S_ISREG(mode) else None
+    if not changed or not stat.S_ISREG(mode):
+        return changed
+    lock = f"{name}.lock"
+    try:
+        descriptor = os.open(lock, NEW_FILE, 0o600, dir_fd=parent)
+    except FileExistsError:
+        return changed
+    try:
+        with open(descriptor, "wb") as locked:
+            locked.write(_with_keys(content or b"", before, after))
+            os.fchmod(descriptor, stat.S_IMODE(mode))
+        os.rename(lock, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(lock, dir_fd=parent)
+        raise
+    return changed
+
+
+def _with_keys(content: bytes, before: CodeKeys, after: CodeKeys) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="hermes-git-") as folder:
+        copy = os.path.join(folder, "config")
+        with open(copy, "wb") as file:
+            file.write(content)
+        restore_keys(copy, before, after)
+        with open(copy, "rb") as file:
+            return file.read()
 
 
 def _true_folder(folder: str) -> int:
@@ -139,11 +144,3 @@ def _true_folder(folder: str) -> int:
         os.unlink(folder)
         os.mkdir(folder, 0o700)
         return os.open(folder, flags)
-
-
-def _open_up(folder: str) -> None:
-    """Make sure that entries of a folder can be changed. OSError when a link leads elsewhere on the way to it."""
-    if os.path.realpath(folder) != folder:
-        raise OSError(ELOOP, f"{folder} leads elsewhere now")
-    if os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK):
-        os.chmod(folder, stat.S_IMODE(os.stat(folder).st_mode) | stat.S_IRWXU)
