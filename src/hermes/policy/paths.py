@@ -266,12 +266,12 @@ class PathContext:
 
     def _kind_of_place(self, whole: str, lowered: str) -> str | None:
         inside = self._inside_a_home(whole).lower()
+        if _LOG_FILE.fullmatch(lowered):
+            return "wipe-logs"  # a history may hold secrets, too
         if _listed().stores.search(lowered) or _listed().home_stores.fullmatch(inside):
             return "write-credentials"
         if _listed().login.fullmatch(inside):
             return "write-shell-startup"
-        if _LOG_FILE.fullmatch(lowered):
-            return "wipe-logs"
         if _listed().code.search(lowered) or _listed().home_code.fullmatch(inside) or whole.endswith(f"/{GIT_MARK}"):
             return "write-autorun"
         return None

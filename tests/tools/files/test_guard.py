@@ -129,7 +129,7 @@ def test_every_file_with_keys_is_found_and_asked_about() -> None:
         assert may_be_credential(path), path
         read, written = (judge(path, hermes_home="/home/me/.hermes") for judge in (judge_read, judge_write))
         assert read is not None and read.rule == "read-credentials", path
-        assert written is not None and written.rule in ("write-credentials", "write-ssh"), path
+        assert written is not None and written.rule in ("write-credentials", "write-ssh", "wipe-logs"), path
     assert not may_be_credential("/home/me/project/.npmrc.md")
     assert judge_read("/home/me/project/.npmrc", hermes_home="/home/me/.hermes") is None
 

@@ -274,6 +274,20 @@ def test_a_start_file_that_is_kept_in_the_workspace(make_rig: MakeRig, backend: 
 # -- the list -------------------------------------------------------------------------------------------------------
 
 
+def test_files_of_every_kind_of_program_are_in_the_list() -> None:
+    editors = ".helix/languages.toml .vim/coc-settings.json .lazy.lua a.code-workspace"
+    agents = (
+        "crush.json .qwen/settings.json QWEN.md .rules .kilocode/mcp.json .factory/mcp.json "
+        ".claude/plugins/x/hooks.json .github/prompts/x.md .github/agents/x.md .github/chatmodes/x.md"
+    )
+    others = ".tool-versions bunfig.toml .bundle/config .pdbrc .irbrc .bazelrc"
+    for name in f"{editors} {agents} {others}".split():
+        found = judge_write(f"/work/project/{name}", hermes_home="/home/me/.hermes")
+        assert found is not None and found.rule == "write-autorun", name
+    for name in "docs/rules.md src/factory/a.py vim/x tool-versions".split():
+        assert judge_write(f"/work/project/{name}", hermes_home="/home/me/.hermes") is None, name
+
+
 def test_the_policy_asks_about_every_file_of_the_list() -> None:
     places = {
         "/home/me/project/packages/a": [name for files in PROJECT_FILES for name in files.names],

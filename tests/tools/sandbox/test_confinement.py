@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 from collections.abc import Callable
@@ -219,6 +220,29 @@ def test_a_key_that_is_made_later_is_hidden_from_the_next_command(
     (rig.home / ".claude" / "notes.md").write_text("readable")
     if not principal:
         assert rig.works("cat ~/.claude/notes.md") == "readable"
+
+
+def test_logins_of_many_programs_are_hidden(make_rig: MakeRig, backend: SandboxBackend) -> None:
+    rig = make_rig(backend, attended=True)
+    programs = (
+        ".bash_history .Renviron .terraformrc .msmtprc .sentryclirc .railway/config.json .pub-cache/credentials.json "
+        ".bitcoin/wallet.dat .cloudflared/cert.pem .dbt/profiles.yml .step/secrets/k .librewolf/x/logins.json "
+        ".nuget/NuGet/NuGet.Config .supabase/access-token .snowsql/config .electrum/wallets/w .aliyun/config.json "
+        ".continue/config.json .qwen/oauth_creds.json .hex/hex.config .ivy2/.credentials .expo/state.json "
+        ".var/app/com.brave.Browser/cookies .local/share/atuin/history.db .local/share/kwalletd/kdewallet.kwl"
+    )
+    settings = (
+        "linode-cli aichat/config.yaml argocd/config Cursor/User/globalStorage/state.vscdb Slack/Cookies "
+        "filezilla/sitemanager.xml scw/config.yaml Signal/config.json google-chrome-beta/Default/Cookies evolution/x "
+        "pypoetry/auth.toml .wrangler/config/default.toml pip/pip.conf io.datasette.llm/keys.json goose/secrets.yaml "
+        "helm/registry/config.json tea/config.yml vercel/auth.json dart/pub-credentials.json uv/uv.toml"
+    )
+    names = [*programs.split(), *(f".config/{name}" for name in settings.split()), ".config/Bitwarden CLI/data.json"]
+    for name in names:
+        (rig.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (rig.home / name).write_text(f"canary of {name}\n")
+    paths = " ".join(f"'{rig.home / name}'" for name in names)
+    assert re.findall("canary of .*", rig.run(f"cat {paths}")["output"]) == []
 
 
 def test_sockets_in_the_home_are_hidden(make_rig: MakeRig, bubblewrap: SandboxBackend) -> None:

@@ -29,9 +29,15 @@ PROJECT_FILES = (
         tuple(
             (
                 ".vscode/ .idea/ .zed/ .fleet/ .devcontainer/ .devcontainer.json .exrc .nvim.lua .nvimrc .vimrc "
-                ".gvimrc .lvimrc .dir-locals.el .dir-locals-2.el .gdbinit .lldbinit"
+                ".gvimrc .lvimrc .dir-locals.el .dir-locals-2.el .gdbinit .lldbinit .vim/ .helix/ .lazy.lua "
+                ".neoconf.json .nova/ .theia/ *.code-workspace"
             ).split()
         ),
+        True,
+    ),
+    CodeFiles(
+        "consoles and debuggers that start in the folder",
+        tuple(".pdbrc .pdbrc.py .irbrc .pryrc .Rprofile .ghci .iex.exs .ocamlinit".split()),
         True,
     ),
     CodeFiles(
@@ -39,8 +45,11 @@ PROJECT_FILES = (
         tuple(
             (
                 ".hermes/ .mcp.json .claude/settings.json .claude/settings.local.json .claude/hooks/ "
-                ".claude/commands/ .claude/agents/ .claude/skills/ .codex/ .cursor/ .gemini/ .windsurf/ .roo/ "
-                ".kiro/ .continue/ .opencode/ opencode.json opencode.jsonc .goose/ .amp/ .agents/ .aider.conf.yml"
+                ".claude/commands/ .claude/agents/ .claude/skills/ .claude/plugins/ .claude/output-styles/ .codex/ "
+                ".cursor/ .gemini/ .windsurf/ .roo/ .kiro/ .continue/ .opencode/ opencode.json opencode.jsonc .goose/ "
+                ".amp/ .agents/ .agent/ .aider.conf.yml crush.json .crush.json .crush/ .qwen/ .kilocode/ .factory/ "
+                ".junie/ .trae/ .augment/ .cline/ .iflow/ .qoder/ .grok/ .openhands/ .warp/ .github/prompts/ "
+                ".github/agents/ .github/chatmodes/ .github/hooks/ .github/skills/"
             ).split()
         ),
         True,
@@ -51,7 +60,7 @@ PROJECT_FILES = (
             (
                 "AGENTS.md AGENTS.override.md AGENT.md CLAUDE.md CLAUDE.local.md GEMINI.md .hermes.md .cursorrules "
                 ".windsurfrules .clinerules .clinerules/ .roorules .goosehints .github/copilot-instructions.md "
-                ".github/instructions/"
+                ".github/instructions/ .rules QWEN.md CRUSH.md IFLOW.md WARP.md .kilocoderules .augment-guidelines"
             ).split()
         ),
     ),
@@ -74,7 +83,7 @@ PROJECT_FILES = (
             (
                 ".npmrc .yarnrc .yarnrc.yml .yarn/releases/ .yarn/plugins/ .pnpmfile.cjs .pnpmfile.mjs .cargo/config "
                 ".cargo/config.toml rust-toolchain rust-toolchain.toml mise.toml .mise.toml .mise.local.toml .mise/ "
-                ".config/mise/ .config/mise.toml"
+                ".config/mise/ .config/mise.toml .tool-versions bunfig.toml .bundle/config .bazelrc .bazeliskrc"
             ).split()
         ),
     ),
