@@ -312,8 +312,8 @@ _HARMLESS = set(
         "advice.ignoredHook advice.updateSparsePath advice.waitingForEditor color.pager column.clean "
         "completion.commands core.fsmonitorHookVersion core.quotePath credential.useHttpPath diff.x.binary "
         "diff.x.cachetextconv diff.x.wordRegex diff.x.xfuncname fsck.gitmodulesPath gitcvs.dbDriver help.htmlPath "
-        "http.proxy http.sslCAPath merge.x.name merge.x.recursive notes.rewrite.x rebase.abbreviateCommands "
-        "receive.fsck.gitmodulesPath remote.x.partialclonefilter remote.x.proxy sendemail.smtpsslcertpath "
+        "merge.x.name merge.x.recursive notes.rewrite.x rebase.abbreviateCommands "
+        "receive.fsck.gitmodulesPath remote.x.partialclonefilter "
         "uploadpack.allowFilter"
     ).split()
 )
@@ -356,6 +356,16 @@ def test_every_setting_of_this_git_that_names_a_program_is_known() -> None:
         ("lfs.customtransfer.x.path", "./e.sh", True),
         ("difftool.vimdiff.path", "./e.sh", True),
         ("diff.tool", "vimdiff", False),
+        ("http.proxy", "http://127.0.0.1:8080", True),
+        ("http.https://example.org/.proxy", "http://127.0.0.1:8080", True),
+        ("http.proxy", "", False),
+        ("http.sslVerify", "false", True),
+        ("http.sslVerify", "true", False),
+        ("http.https://example.org.sslCAInfo", "./ca.pem", True),
+        ("http.curloptResolve", "example.org:443:127.0.0.1", True),
+        ("http.cookieFile", "../.bashrc", True),
+        ("http.postBuffer", "524288000", False),
+        ("core.worktree", "/home/me", True),
     ],
 )
 def test_which_settings_run_code(key: str, value: str, found: bool) -> None:
@@ -363,6 +373,39 @@ def test_which_settings_run_code(key: str, value: str, found: bool) -> None:
 
 
 # -- undoing --------------------------------------------------------------------------------------------------------
+
+
+def test_settings_that_send_passwords_or_write_files_elsewhere_are_undone(
+    make_rig: MakeRig, backend: SandboxBackend
+) -> None:
+    rig = make_rig(backend)
+    rig.git("init", "-q", ".")
+    rig.git("config", "http.proxy", "http://proxy.example:3128")
+    rig.works("git config user.name Eve; git config http.sslVerify true")
+    settings = (
+        f"git config http.sslVerify false; git config core.worktree {rig.home}; "
+        "git config http.proxy http://x.example; "
+        "git config http.https://a.example/.proxy http://x.example; git config http.sslCAInfo ./ca.pem"
+    )
+    undone = " ".join(rig.run(settings)["undone"])
+    for key in ("http.sslverify", "core.worktree", "http.proxy", "http.https://a.example/.proxy", "http.sslcainfo"):
+        assert key in undone, key
+    assert rig.git("config", "--local", "--get-regexp", "^http|^user|worktree").splitlines() == [
+        "http.proxy http://proxy.example:3128",
+        "user.name Eve",
+    ]
+
+
+def test_a_submodule_that_a_command_adds_keeps_its_working_tree(make_rig: MakeRig, backend: SandboxBackend) -> None:
+    rig = make_rig(backend)
+    rig.git("init", "-q", ".")
+    rig.git("init", "-q", "other")
+    rig.git("commit", "-q", "--allow-empty", "-m", "one", cwd=rig.workspace / "other")
+    result = rig.run("git -c protocol.file.allow=always submodule --quiet add ./other lib")
+    assert result["exit_code"] == 0 and "undone" not in result, result
+    assert rig.git("status", "--short", cwd=rig.workspace / "lib") == ""
+    outside = rig.run(f"git config -f .git/modules/lib/config core.worktree {rig.home}")
+    assert "core.worktree" in outside["undone"][0]
 
 
 def test_a_git_that_a_command_leaves_in_a_folder_of_path_is_not_run(

@@ -221,12 +221,14 @@ def test_the_remotes_of_the_repositories_in_and_around_a_workspace(make_rig: Mak
     rig.git("init", "-q", cwd=inner)
     rig.git("remote", "add", "origin", "work:kiwi.git", cwd=inner)
     rig.git("config", "--global", "url.ssh://git@forge.example:2222/.insteadOf", "work:")
-    assert remote_hosts(workspace_tree(str(rig.workspace))) == ["code.example", "push.example:22", "forge.example:2222"]
-    assert remote_hosts(workspace_tree(str(inner)))[:1] == ["forge.example:2222"]
+    expected = {str(rig.workspace / ".git"): ["code.example", "push.example:22"]}
+    expected[str(inner / ".git")] = ["forge.example:2222"]
+    assert remote_hosts(workspace_tree(str(rig.workspace))) == expected
+    assert remote_hosts(workspace_tree(str(inner))) == {str(inner / ".git"): ["forge.example:2222"]}
     rig.git("commit", "-q", "--allow-empty", "-m", "one")
     tree = rig.home / "tree"
     rig.git("worktree", "add", "-q", str(tree), "-b", "side")
-    assert "code.example" in remote_hosts(workspace_tree(str(tree)))
+    assert "code.example" in remote_hosts(workspace_tree(str(tree)))[str(rig.workspace / ".git")]
 
 
 def test_a_push_to_a_remote_of_the_workspace(make_rig: MakeRig, bubblewrap: SandboxBackend, folder: Path) -> None:
@@ -254,6 +256,22 @@ def test_a_remote_that_a_command_adds_is_not_reached(make_rig: MakeRig, bubblewr
     assert later.run(get)["exit_code"] != 0
     named = make_rig(bubblewrap, network=["auto", f"127.0.0.1:{web}"])
     assert named.works(get) == "path /page?a=b"
+
+
+def test_it_is_not_reached_by_a_later_run_in_another_folder(
+    make_rig: MakeRig, bubblewrap: SandboxBackend, web: int
+) -> None:
+    rig = make_rig(bubblewrap)
+    rig.git("init", "-q")
+    get = f"no_proxy= {_GET.format(host='127.0.0.1', port=web)}"
+    add = f"remote add new http://127.0.0.1:{web}/project.git"
+    rig.works(f"git {add} && mkdir sub lib && git -C lib init -q && git -C lib {add}")
+    rig.close()
+    for place in (rig.workspace / "sub", rig.workspace / "lib", rig.workspace.parent):
+        later = make_rig(bubblewrap)
+        later.context.cwd = place
+        assert later.run(get)["exit_code"] != 0, place
+        later.close()
 
 
 def test_a_remote_that_the_owner_adds_counts_in_the_next_run(

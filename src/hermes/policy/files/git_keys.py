@@ -1,4 +1,7 @@
-"""Settings of git that make it run a program. The keys are those of ``git help --config``, of git LFS and git-annex."""
+"""Settings of git that make it run a program, or send passwords or write files elsewhere.
+
+The keys are those of ``git help --config``, of git LFS and git-annex.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,20 @@ _PERMITS = tuple(
         "maintenance.*.schedule"
     ).split()
 )
+#: Keys that lead the connections of git, and the passwords it sends, through someone else's hands.
+_CONNECTIONS = tuple(
+    (
+        "http.proxy http.*.proxy remote.*.proxy http.curloptresolve http.*.curloptresolve http.sslcainfo "
+        "http.*.sslcainfo http.sslcapath http.*.sslcapath http.proxysslcainfo http.*.proxysslcainfo "
+        "sendemail.smtpsslcertpath sendemail.*.smtpsslcertpath"
+    ).split()
+)
+#: Keys that end the check of certificates, unless they are true.
+_CHECKS = ("http.sslverify", "http.*.sslverify", "imap.sslverify", "imap.*.sslverify")
+#: Keys that name files which git writes: cookies, and the working tree, which may be a home folder.
+_WRITES = ("http.cookiefile", "http.*.cookiefile", "core.worktree")
 #: All of these; aliases and ``submodule.*.update`` depend on their values.
-CODE_KEYS = (*_COMMANDS, *_PLACES, *_PERMITS)
+CODE_KEYS = (*_COMMANDS, *_PLACES, *_PERMITS, *_CONNECTIONS, *_CHECKS, *_WRITES)
 _ALIAS = re.compile(r"alias\..+", re.DOTALL)
 _SUBMODULE_UPDATE = re.compile(r"submodule\..+\.update", re.DOTALL)
 
@@ -75,7 +90,7 @@ def names_place(key: str) -> bool:
 
 
 def runs_code(key: str, value: str) -> bool:
-    """Whether git may run a program of someone's choice because of this setting."""
+    """Whether git may run a program of someone's choice because of this setting, or send or write elsewhere."""
     name = key.lower()
     if names_command(name):
         is_address = name.endswith("server") and "/" not in value
@@ -84,6 +99,10 @@ def runs_code(key: str, value: str) -> bool:
         return _alias_runs_code(value)
     if _SUBMODULE_UPDATE.fullmatch(name):
         return value.lstrip().startswith("!")
+    if _compiled(_CHECKS).fullmatch(name):
+        return value.strip().lower() not in ("true", "yes", "on", "1")
+    if _compiled(_CONNECTIONS + _WRITES).fullmatch(name):
+        return value.strip() != ""  # an empty proxy is none
     return _compiled(_PLACES + _PERMITS).fullmatch(name) is not None
 
 

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 
 from hermes.base.programs import find_program
 from hermes.policy.files.git_keys import runs_code
+from hermes.tools.sandbox.workspace.repositories import own_folder
 
 _GIT_SECONDS = 20.0
 
 #: Stands for all settings of a file, where this machine has no git that can be trusted to read them.
 _ANY = "settings"
+
+_WORKING_TREE = "core.worktree"
 
 CodeKeys = dict[str, list[str]]
 
@@ -36,12 +39,20 @@ def code_keys(configuration: bytes) -> CodeKeys | None:
 def restore_keys(file: str, before: CodeKeys, after: CodeKeys) -> list[str]:
     """Give the keys that differ the values they had, and leave all others alone. Returns the keys."""
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    if _WORKING_TREE in changed and all(_names_back(file, value) for value in after.get(_WORKING_TREE, ())):
+        changed.remove(_WORKING_TREE)
     for key in changed:
         if key in after:
             _git(["--file", file, "--unset-all", key])
         for value in before.get(key, ()):
             _git(["--file", file, "--add", key, value])
     return changed
+
+
+def _names_back(configuration: str, tree: str) -> bool:
+    """Whether a working tree has the repository that names it as its own: git itself sets it so for submodules."""
+    folder = os.path.realpath(os.path.dirname(configuration))
+    return own_folder(os.path.join(folder, tree)) == folder
 
 
 def _program() -> str | None:

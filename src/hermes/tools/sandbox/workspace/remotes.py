@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
+from itertools import chain
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -39,7 +40,7 @@ class RemoteHosts:
     """The hosts of remotes in the workspaces of one run. Thread-safe; close it when the last command has ended."""
 
     def __init__(self, file: Path | None = None) -> None:
-        """``file`` keeps, for each workspace, the hosts that commands added."""
+        """``file`` keeps, for each repository, the hosts that commands added: a later run may begin in any folder."""
         self._file = file
         self._lock = threading.Lock()
         self._first: dict[str, tuple[WorkspaceTree, list[str]]] = {}
@@ -49,7 +50,13 @@ class RemoteHosts:
         workspace = tree.root
         with self._lock:
             if workspace not in self._first:
-                found = remote_hosts(tree)
+                added = self._added()
+                found = _distinct(
+                    host
+                    for repository, hosts in remote_hosts(tree).items()
+                    for host in hosts
+                    if host not in added.get(repository, ())
+                )
                 seen = [
                     hosts
                     for other, (_, hosts) in self._first.items()
@@ -57,8 +64,7 @@ class RemoteHosts:
                 ]
                 if seen:  # commands have run there
                     found = [host for host in found if any(host in hosts for hosts in seen)]
-                added = self._added().get(workspace, ())
-                self._first[workspace] = tree, [host for host in found if host not in added]
+                self._first[workspace] = tree, found
             return self._first[workspace][1]
 
     def _added(self) -> dict[str, list[str]]:
@@ -71,29 +77,34 @@ class RemoteHosts:
         """Remember the hosts that came in since the first look."""
         with self._lock:
             first, self._first = self._first, {}
-        new = {workspace: set(remote_hosts(tree)).difference(hosts) for workspace, (tree, hosts) in first.items()}
-        if self._file is None or not any(new.values()):
-            return
         added = self._added()
-        for workspace, hosts in new.items():
-            if hosts:
-                added[workspace] = sorted({*added.get(workspace, ()), *hosts})
+        is_new = False
+        for tree, known in first.values():
+            for repository, hosts in remote_hosts(tree).items():
+                before = added.get(repository, [])
+                if new := set(hosts).difference(known, before):
+                    added[repository], is_new = sorted({*before, *new}), True
+        if self._file is None or not is_new:
+            return
         with suppress(OSError, ConfigError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_private_document(self._file, added)
 
 
-def remote_hosts(tree: WorkspaceTree) -> list[str]:
-    """The hosts of the remotes of every repository in and around a workspace, as patterns."""
-    values: list[tuple[str, str, str]] = []
-    for repository in working_trees(tree):
-        for folder in git_folders(repository):
-            values += _settings(os.path.join(folder, "config"))
-    urls = [value for section, _, value in values if section == "remote"]
-    values += _settings(os.path.expanduser("~/.gitconfig"))
+def remote_hosts(tree: WorkspaceTree) -> dict[str, list[str]]:
+    """The hosts of the remotes of every repository in and around a workspace, by the folder of its data."""
+    folders = _distinct(folder for repository in working_trees(tree) for folder in git_folders(repository))
+    settings = {folder: list(_settings(os.path.join(folder, "config"))) for folder in folders}
+    values = [*chain.from_iterable(settings.values()), *_settings(os.path.expanduser("~/.gitconfig"))]
     shorthands = {value: name for section, name, value in values if section == "url" and value}
-    found = (host_of(_written_out(url, shorthands)) for url in urls)
-    return list(dict.fromkeys(host for host in found if host))
+    return {
+        folder: _distinct(host_of(_written_out(url, shorthands)) for section, _, url in own if section == "remote")
+        for folder, own in settings.items()
+    }
+
+
+def _distinct(values: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(value for value in values if value))
 
 
 def _settings(file: str) -> Iterator[tuple[str, str, str]]:
