@@ -36,23 +36,27 @@ def code_keys(configuration: bytes) -> CodeKeys | None:
     return found
 
 
-def restore_keys(file: str, before: CodeKeys, after: CodeKeys) -> list[str]:
-    """Give the keys that differ the values they had, and leave all others alone. Returns the keys."""
+def changed_keys(file: str, before: CodeKeys, after: CodeKeys) -> list[str]:
+    """The keys that differ, without the working tree that git itself sets and removes for a submodule."""
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
-    if _WORKING_TREE in changed and all(_names_back(file, value) for value in after.get(_WORKING_TREE, ())):
+    if _WORKING_TREE in changed and _is_of_submodule(file, after.get(_WORKING_TREE, ())):
         changed.remove(_WORKING_TREE)
+    return changed
+
+
+def restore_keys(file: str, changed: Sequence[str], before: CodeKeys, after: CodeKeys) -> None:
+    """Give these keys the values they had, and leave all others alone."""
     for key in changed:
         if key in after:
             _git(["--file", file, "--unset-all", key])
         for value in before.get(key, ()):
             _git(["--file", file, "--add", key, value])
-    return changed
 
 
-def _names_back(configuration: str, tree: str) -> bool:
-    """Whether a working tree has the repository that names it as its own: git itself sets it so for submodules."""
+def _is_of_submodule(configuration: str, trees: Sequence[str]) -> bool:
+    """Whether this is the configuration of a submodule, and the working trees it names have that one."""
     folder = os.path.realpath(os.path.dirname(configuration))
-    return own_folder(os.path.join(folder, tree)) == folder
+    return "/modules/" in folder and all(own_folder(os.path.join(folder, tree)) == folder for tree in trees)
 
 
 def _program() -> str | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
 
 from hermes.tools.files.atomic import NEW_FILE
-from hermes.tools.sandbox.git_config import CodeKeys, restore_keys
+from hermes.tools.sandbox.git_config import CodeKeys, changed_keys, restore_keys
 from hermes.tools.sandbox.workspace.beneath import Folders
 
 #: What a question shows of a file.
@@ -96,7 +97,7 @@ def change_keys(file: str, before: CodeKeys, after: CodeKeys, folders: Folders) 
 
     Git would follow links on the way to the file, so it works on a copy. What is locked stays as it is.
     """
-    changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    changed = changed_keys(file, before, after)
     folder, name = os.path.split(file)
     parent = folders.change(folder)
     try:
@@ -113,7 +114,7 @@ def change_keys(file: str, before: CodeKeys, after: CodeKeys, folders: Folders) 
         return changed
     try:
         with open(descriptor, "wb") as locked:
-            locked.write(_with_keys(content or b"", before, after))
+            locked.write(_with_keys(content or b"", changed, before, after))
             os.fchmod(descriptor, stat.S_IMODE(mode))
         os.rename(lock, name, src_dir_fd=parent, dst_dir_fd=parent)
     except BaseException:
@@ -123,12 +124,12 @@ def change_keys(file: str, before: CodeKeys, after: CodeKeys, folders: Folders) 
     return changed
 
 
-def _with_keys(content: bytes, before: CodeKeys, after: CodeKeys) -> bytes:
+def _with_keys(content: bytes, changed: Sequence[str], before: CodeKeys, after: CodeKeys) -> bytes:
     with tempfile.TemporaryDirectory(prefix="hermes-git-") as folder:
         copy = os.path.join(folder, "config")
         with open(copy, "wb") as file:
             file.write(content)
-        restore_keys(copy, before, after)
+        restore_keys(copy, changed, before, after)
         with open(copy, "rb") as file:
             return file.read()
 
