@@ -143,3 +143,18 @@ def test_no_part_of_a_path_may_be_a_link(folder: Path) -> None:
     found = (folder / "real").stat()
     with Folders({(found.st_dev, found.st_ino)}) as folders:
         assert folders.has(str(folder)) and not folders.has(f"{folder}/real/inner")
+
+
+def test_a_process_that_goes_on_writing_leaves_nothing_when_the_program_ends(rig: SandboxRig) -> None:
+    rig.run("trap '' TERM; while :; do echo x > .envrc; touch ready; done", background=True)
+    _wait_for(rig.workspace / "ready")
+    rig.context.processes.close()
+    assert not (rig.workspace / ".envrc").exists()
+
+
+def test_the_end_of_the_program_waits_for_what_is_undone(rig: SandboxRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermes.tools.terminal.background._JOIN_SECONDS", 0.0)
+    rig.run("for n in $(seq 300); do mkdir $n; echo x > $n/.envrc; done; touch ready; sleep 300", background=True)
+    _wait_for(rig.workspace / "ready")
+    rig.context.processes.close()
+    assert list(rig.workspace.glob("*/.envrc")) == []

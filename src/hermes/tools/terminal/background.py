@@ -24,6 +24,8 @@ _KEPT_FINISHED = 64
 _LOOK_EVERY = 0.25
 
 _JOIN_SECONDS = 2.0
+#: Exit codes above this one stand for signals.
+_SIGNALLED = 128
 
 
 class BackgroundProcess:
@@ -56,6 +58,8 @@ class BackgroundProcess:
 
         self._output = BoundedOutput(max_output_chars)
         self._abandoned = False
+        #: Set when what the command did has been undone.
+        self._is_undone = threading.Event()
         #: What the command did that was undone.
         self.undone: Sequence[UndoneChange] = ()
         self._confinement = confinement
@@ -103,8 +107,12 @@ class BackgroundProcess:
         self.child.stop(grace)
 
     def abandon(self) -> None:
-        """Stop reading, even when a process outside the group holds the output open."""
+        """Stop reading, even when a process outside the group holds the output open.
+
+        What the command did to files that run code is undone then, however long that takes.
+        """
         self._abandoned = True
+        self._is_undone.wait()
         self._reader.join(_JOIN_SECONDS)
 
     def _read(self) -> None:
@@ -126,10 +134,24 @@ class BackgroundProcess:
 
     def _announce_end(self) -> None:
         if self.ended_at is None:
-            self.undone = self._confinement.ended()
+            try:
+                self._wait_for_rest()
+                self.undone = self._confinement.ended()
+            finally:
+                self._is_undone.set()
             self.ended_at = time.time()
             for callback in list(self._waiting):
                 callback()
+
+    def _wait_for_rest(self) -> None:
+        """A signal ends the program that made the sandbox at once, and what is in it may go on for a moment."""
+        from signal import SIGKILL
+
+        is_killed = (self.exit_code or 0) > _SIGNALLED
+        if self._confinement.sandbox is None or not is_killed or self.child.wait_for_group(_JOIN_SECONDS):
+            return
+        self.child.signal(SIGKILL)
+        self.child.wait_for_group(_JOIN_SECONDS)
 
 
 class ProcessTable:

@@ -22,6 +22,8 @@ _CHUNK = 65_536
 
 #: Polling interval where the kernel cannot announce an exit (no pidfd).
 _LOOK_EVERY = 0.025
+#: For the rest of a group that was killed.
+_GROUP_SECONDS = 1.0
 
 #: Register with the supervisor, then become the command.
 _REGISTERED = REGISTER + 'exec "$@" 2>&1'
@@ -204,6 +206,16 @@ class ChildProcess:
         if alive:
             self.signal(signal.SIGKILL)
         self.wait(5)
+        self.wait_for_group(_GROUP_SECONDS if alive else 0)
+
+    def wait_for_group(self, timeout: float) -> bool:
+        """Wait for the whole process group; whether it has ended. The first process may end before the others."""
+        deadline = time.monotonic() + timeout
+        while self.signal(0):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.002)
+        return True
 
     def close(self) -> None:
         """Close the descriptors; does not stop the process."""
