@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -260,6 +261,50 @@ def test_sockets_in_the_home_are_hidden(make_rig: MakeRig, bubblewrap: SandboxBa
         assert rig.run(f'python3 -c "{connect}"')["exit_code"] == 1
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))  # from outside it is there
+
+
+def test_agents_are_reached_only_when_they_are_passed_on(
+    make_rig: MakeRig, bubblewrap: SandboxBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = 'python3 -c "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"'
+    rig = make_rig(bubblewrap, network="on", attended=True)
+    paths = [rig.home / name for name in ("agent.sock", ".program/s", "deep/in/it/agent", "project/own.sock")]
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(paths[2]))
+    with ExitStack() as stack:
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            service = stack.enter_context(socket.socket(socket.AF_UNIX))
+            service.bind(str(path))
+            service.listen(8)
+        assert [rig.run(f"{connect} {path}")["exit_code"] for path in paths] == [1, 1, 1, 0]
+        passed = make_rig(bubblewrap, network="on", env_passthrough=["SSH_AUTH_SOCK"], sandbox_write=[str(paths[0])])
+        assert [passed.run(f"{connect} {path}")["exit_code"] for path in paths] == [0, 1, 0, 0]
+        home = make_rig(bubblewrap, network="on", workspace=".", sandbox_write=[str(paths[1])])
+        assert [home.run(f"{connect} {path}")["exit_code"] for path in paths] == [1, 0, 1, 0]
+
+
+def test_what_variables_name_is_hidden(
+    make_rig: MakeRig, backend: SandboxBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = make_rig(backend, attended=True)
+    names = ("keys/sa.json", "xdg/gh/hosts.yml", "one.yml", "two.yml", "gpg/key", "cargo/credentials.toml", "npm.conf")
+    for name in names:
+        (rig.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (rig.home / name).write_text(f"canary of {name}\n")
+    (rig.home / "xdg" / "notes").write_text("readable")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(rig.home / "keys/sa.json"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(rig.home / "xdg"))
+    monkeypatch.setenv("KUBECONFIG", f"{rig.home}/one.yml:{rig.home}/two.yml")
+    monkeypatch.setenv("GNUPGHOME", str(rig.home / "gpg"))
+    monkeypatch.setenv("CARGO_HOME", str(rig.home / "cargo"))
+    monkeypatch.setenv("NPM_CONFIG_USERCONFIG", str(rig.home / "npm.conf"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PASSWORD_STORE_DIR", str(rig.home))  # it would hide all of the home folder
+    said = rig.run("cd ~; cat " + " ".join(names))["output"]
+    assert re.findall("canary of .*", said) == []
+    assert rig.works("cat ~/xdg/notes && echo x > /dev/null") == "readable"
+    passed = make_rig(backend, env_passthrough=["KUBECONFIG"])
+    assert re.findall("canary of .*", passed.works("cat ~/one.yml")) == ["canary of one.yml"]
 
 
 def test_a_folder_that_the_owner_gave_a_caller_is_there_and_what_lies_beside_it_is_not(

@@ -5,6 +5,9 @@ The policy asks before they are read or changed, searches leave them out, and th
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection, Iterator, Mapping
+
 #: Relative to a home folder, and as secret in any other folder.
 STORES = (
     ".config/Bitwarden CLI/",
@@ -72,3 +75,62 @@ OPEN_FILES = tuple(
 )
 #: Of the machine, as regular expressions of absolute paths.
 OF_MACHINE = r"/etc/g?shadow-?|/etc/(?:sudoers|ssh/ssh_host_\w+_key)|/proc/[^/]*/environ|(?:/var)?/run/secrets(?:/.*)?"
+#: Variables that name such a folder, or one that such are in, and what that is in a home folder.
+_FOLDERS = {
+    "XDG_CONFIG_HOME": ".config",
+    "XDG_DATA_HOME": ".local/share",
+    "XDG_CACHE_HOME": ".cache",
+    "CARGO_HOME": ".cargo",
+    "DOCKER_CONFIG": ".docker",
+    "GNUPGHOME": ".gnupg",
+    "AZURE_CONFIG_DIR": ".azure",
+    "CLOUDSDK_CONFIG": ".config/gcloud",
+    "GH_CONFIG_DIR": ".config/gh",
+    "GLAB_CONFIG_DIR": ".config/glab-cli",
+    "PASSWORD_STORE_DIR": ".password-store",
+    "GRADLE_USER_HOME": ".gradle",
+    "CODEX_HOME": ".codex",
+    "CLAUDE_CONFIG_DIR": ".claude",
+    "COMPOSER_HOME": ".composer",
+    "HF_HOME": ".cache/huggingface",
+    "KAGGLE_CONFIG_DIR": ".kaggle",
+    "POETRY_CONFIG_DIR": ".config/pypoetry",
+    "SNOWFLAKE_HOME": ".snowflake",
+    "PUB_CACHE": ".pub-cache",
+}
+#: Variables that name such a file, or several.
+_FILES = tuple(
+    (
+        "KUBECONFIG GOOGLE_APPLICATION_CREDENTIALS AWS_SHARED_CREDENTIALS_FILE AWS_CONFIG_FILE "
+        "AWS_WEB_IDENTITY_TOKEN_FILE AZURE_FEDERATED_TOKEN_FILE NETRC PGPASSFILE PGSERVICEFILE PGSSLKEY "
+        "NPM_CONFIG_USERCONFIG npm_config_userconfig NPM_CONFIG_GLOBALCONFIG npm_config_globalconfig PIP_CONFIG_FILE "
+        "UV_CONFIG_FILE TWINE_CONFIG_FILE REGISTRY_AUTH_FILE HELM_REGISTRY_CONFIG TF_CLI_CONFIG_FILE BOTO_CONFIG "
+        "RCLONE_CONFIG OCI_CLI_CONFIG_FILE DATABRICKS_CONFIG_FILE HF_TOKEN_PATH SOPS_AGE_KEY_FILE CONDARC "
+        "R_ENVIRON_USER ANSIBLE_VAULT_PASSWORD_FILE MYSQL_TEST_LOGIN_FILE XAUTHORITY HISTFILE"
+    ).split()
+)
+
+
+def stores_of(home: str, environ: Mapping[str, str], passed: Collection[str] = ()) -> Iterator[str]:
+    """The paths that the list stands for: those in a home folder, and those that variables lead to.
+
+    ``passed`` are variables that the owner gave to commands, with what they name.
+    """
+    names = [name.rstrip("/") for name in (*STORES, *HOME_STORES)]
+    yield from (f"{home}/{name}" for name in names)
+    for variable, folder in _FOLDERS.items():
+        place = _absolute(environ.get(variable, ""))
+        if place and variable not in passed:
+            for name in names:
+                if name == folder or name.startswith(f"{folder}/"):
+                    yield place + name[len(folder) :]
+    for variable in _FILES:
+        if variable not in passed:
+            yield from filter(None, map(_absolute, environ.get(variable, "").split(os.pathsep)))
+
+
+def _absolute(value: str) -> str:
+    """A path as a program would find it; empty for one that is no file of its own, such as ``/dev/null``."""
+    path = os.path.normpath(value) if value else ""
+    is_device = path == "/" or path.startswith(("/dev/", "/proc/", "/sys/"))
+    return path if path.startswith("/") and not is_device else ""

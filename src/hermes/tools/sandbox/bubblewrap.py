@@ -64,7 +64,9 @@ def bubblewrap_arguments(
     arguments += _hide_services(profile)
     visible = (*profile.roots(), *profile.shown)
     inner = [path for path in profile.hidden if any(is_inside(path, folder) for folder in visible)]
-    arguments += [argument for path in profile.hidden if path not in inner for argument in _hide(path)]
+    # What lies in a folder that is another one in the sandbox is not there anyway.
+    outer = [path for path in profile.hidden if not any(is_inside(path, folder) for folder in (*visible, *COVERED))]
+    arguments += [argument for path in outer for argument in _hide(path)]
     arguments += [argument for path in profile.shown if os.path.exists(path) for argument in ("--ro-bind", path, path)]
     arguments += _bind_folders(profile, temporary)
     arguments += [argument for path in inner for argument in _hide(path)]

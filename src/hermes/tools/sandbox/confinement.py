@@ -275,7 +275,7 @@ class Confinements:
 
     def _make(self, backend: SandboxBackend, wanted: _Wanted) -> Sandbox:
         from hermes.tools.sandbox.owner.caches import workspace_caches
-        from hermes.tools.sandbox.owner.services import passed_sockets
+        from hermes.tools.sandbox.owner.services import closed_sockets, passed_sockets
         from hermes.tools.sandbox.profile import is_inside, make_profile, programs_in
         from hermes.tools.sandbox.sandbox import Sandbox
         from hermes.tools.sandbox.workspace.tree import workspace_tree
@@ -285,7 +285,9 @@ class Confinements:
         network = self._network(backend, wanted, tree)
         home = os.path.expanduser("~")
         secrets = [str(self._hermes_home)] if self._hermes_home else []
-        seen = [*wanted.shown, *(() if principal else passed_sockets(settings.env_passthrough, os.environ, home))]
+        given = () if principal else settings.env_passthrough
+        secrets += closed_sockets(given, os.environ)
+        seen = [*wanted.shown, *passed_sockets(given, os.environ, home)]
         caches = ""
         if wanted.mode == "workspace" and not principal and self._hermes_home:
             caches = workspace_caches(str(self._hermes_home), wanted.workspace, use, home)
@@ -305,6 +307,8 @@ class Confinements:
             shown=seen,
             network=network.is_on,
             tree=tree,
+            environ=os.environ,
+            passed=given,
         )
         folder = self._private_folder(principal)
         note_changeable([*profile.roots(), folder], profile.protected)

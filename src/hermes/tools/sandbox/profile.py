@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from hermes.policy.files.code import HOME_FILES, LOGIN_FILES, PROJECT_FILES
-from hermes.policy.files.credentials import HOME_STORES, STORES
+from hermes.policy.files.credentials import stores_of
 from hermes.tools.sandbox.workspace.repositories import HooksFolders, git_folders, hooks_of, own_folder, working_trees
 from hermes.tools.sandbox.workspace.tree import WorkspaceTree, workspace_tree
 
@@ -22,7 +24,8 @@ SandboxMode = Literal["read-only", "workspace"]
 SOCKET_PATHS = tuple(
     (
         ".docker/run .docker/desktop .colima .rd/docker.sock .orbstack/run .lima .1password "
-        ".local/share/containers/podman/machine .config/containers/podman/machine .minikube/machines"
+        ".local/share/containers/podman/machine .config/containers/podman/machine .minikube/machines "
+        ".bitwarden-ssh-agent.sock"
     ).split()
 )
 
@@ -47,6 +50,8 @@ class SandboxProfile:
     #: Files and folders that stay readable although they lie in a hidden folder.
     shown: tuple[str, ...] = ()
     network: bool = False
+    #: Home folders whose sockets are hidden: those right in it and in its hidden folders, where programs keep theirs.
+    homes: tuple[str, ...] = ()
 
     def roots(self) -> tuple[str, ...]:
         """The folders that may be changed."""
@@ -55,13 +60,35 @@ class SandboxProfile:
     def as_of_now(self) -> SandboxProfile:
         """The profile with what is there now of the hidden files: a key may have been made since the last command."""
         # A link to a folder elsewhere hides nothing by itself, so the folder is hidden.
-        present = (os.path.realpath(path) for path in self.hidden if os.path.lexists(path))
+        present = [os.path.realpath(path) for path in self.hidden if os.path.lexists(path)]
+        for home in self.homes:
+            given = (*self.shown, *(root for root in self.roots() if not is_inside(home, root)))
+            sockets = (path for path in _sockets_in(home) if not any(is_inside(path, one) for one in given))
+            present += [path for path in sockets if not any(is_inside(path, one) for one in present)]
         return replace(self, hidden=tuple(dict.fromkeys(present)))
 
     def identities(self) -> tuple[tuple[int, int], ...]:
         """Device and number of every file that it names, (0, 0) for one that is not there."""
         paths = (*self.roots(), *self.hidden, *self.protected, *self.pinned, *self.shown)
         return tuple(map(_identity, paths))
+
+
+def _sockets_in(home: str, *, is_top: bool = True) -> Iterator[str]:
+    """The sockets in a home folder and in the hidden folders of programs in it."""
+    with suppress(OSError), os.scandir(home) as entries:
+        for entry in entries:
+            if is_top and entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+                yield from _sockets_in(entry.path, is_top=False)
+            elif not entry.is_dir() and not entry.is_file() and is_socket(entry.path):
+                yield os.path.realpath(entry.path)
+
+
+def is_socket(path: str) -> bool:
+    """Whether a path leads to a socket."""
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _identity(path: str) -> tuple[int, int]:
@@ -83,17 +110,21 @@ def make_profile(
     shown: Iterable[str] = (),
     network: bool = False,
     tree: WorkspaceTree | None = None,
+    environ: Mapping[str, str] | None = None,
+    passed: Collection[str] = (),
 ) -> SandboxProfile:
     """The profile for commands in ``workspace`` of the user whose home folder is ``home``.
 
     ``secrets`` are further paths to hide: the home of Hermes first of all. A path is hidden even when it lies in the
     workspace, unless the workspace lies in it: then everything else in it is hidden. ``tree`` is that of the workspace,
-    where it is known already.
+    where it is known already. What ``environ`` names is hidden, too, unless the owner ``passed`` the variable.
     """
-    workspace, home = os.path.realpath(workspace), os.path.realpath(home)
+    workspace, home, writable = os.path.realpath(workspace), os.path.realpath(home), list(writable)
+    given = [os.path.realpath(path) for path in filter(is_socket, writable)]
     hidden = [
-        *map(os.path.abspath, secrets),
-        *(os.path.join(home, name.rstrip("/")) for name in (*STORES, *HOME_STORES, *SOCKET_PATHS)),
+        *(path for path in map(os.path.abspath, secrets) if os.path.realpath(path) not in given),
+        *(path for path in stores_of(home, environ or {}, passed) if not is_inside(home, os.path.realpath(path))),
+        *(os.path.join(home, name) for name in SOCKET_PATHS),
     ]
     trees = working_trees(tree or workspace_tree(workspace)) if mode == "workspace" else []
     common = [folder for one in trees for folder in git_folders(one)]
@@ -108,8 +139,9 @@ def make_profile(
         pinned=tuple(dict.fromkeys(folder for folder in pinned if folder not in (workspace, *trees))),
         writable=tuple(dict.fromkeys(root for root in roots[1:] if not is_inside(root, workspace))),
         caches=caches,
-        shown=tuple(os.path.realpath(path) for path in shown),
+        shown=tuple(os.path.realpath(path) for path in (*shown, *given)),
         network=network,
+        homes=(home,),
     )
 
 

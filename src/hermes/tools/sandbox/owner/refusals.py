@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from hermes.tools.sandbox.profile import SandboxProfile, is_inside
+from hermes.tools.sandbox.profile import SandboxProfile, is_inside, is_socket
 
 #: What programs print when the file system refused something.
 _FILES_REFUSED = re.compile(
@@ -108,7 +107,7 @@ class Refusals:
                 kind = self._kind(path, profile, was_refused=line in telling)
                 if kind is not None and len(named[kind]) < _MOST_PATHS:
                     named[kind].append(path)
-        sockets = [path for path in (*named["hidden"], *named["private"]) if _is_socket(path)]
+        sockets = [path for path in (*named["hidden"], *named["private"]) if is_socket(path)]
         hidden, private = ([path for path in named[kind] if path not in sockets] for kind in ("hidden", "private"))
         yield from self._about_unchangeable(named["unchangeable"])
         if hidden:
@@ -187,13 +186,6 @@ def _paths(line: str, cwd: str) -> Iterator[str]:
         yield os.path.normpath(os.path.join(cwd, path if name else f"/{path.lstrip('/')}"))
     for name in _RELATIVE.findall(line):
         yield os.path.normpath(os.path.join(cwd, name))
-
-
-def _is_socket(path: str) -> bool:
-    try:
-        return stat.S_ISSOCK(os.stat(path).st_mode)
-    except OSError:
-        return False
 
 
 def _named(names: Sequence[str]) -> str:
