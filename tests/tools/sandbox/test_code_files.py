@@ -396,6 +396,31 @@ def test_settings_that_send_passwords_or_write_files_elsewhere_are_undone(
     ]
 
 
+def test_commands_that_are_left_for_a_rebase_to_run_are_undone(make_rig: MakeRig, backend: SandboxBackend) -> None:
+    rig = make_rig(backend)
+    rig.git("init", "-q", "-b", "main", ".")
+    for name in ("one", "two", "three"):
+        (rig.workspace / "file").write_text(name)
+        rig.git("add", "file")
+        rig.git("commit", "-q", "-m", name)
+    # A rebase that stops with a conflict, and the rest of it that goes on later, are ordinary work.
+    begun = rig.run("git rebase -q --onto main~2 main~1 main; git status | head -1")
+    assert "undone" not in begun and "rebase in progress" in begun["output"], begun
+    todo = rig.workspace / ".git" / "rebase-merge" / "git-rebase-todo"
+    assert todo.exists()
+    planted = rig.run("printf 'exec touch pwned\\n' >> .git/rebase-merge/git-rebase-todo")
+    assert "git-rebase-todo" in planted["undone"][0] and not todo.exists()
+    rig.git("rebase", "--abort")
+    assert "undone" not in rig.run("git rebase -q --onto main~2 main~1 main; true")
+    ended = rig.run("echo both > file; git add file; GIT_EDITOR=true git rebase --continue")
+    assert ended["exit_code"] == 0 and "undone" not in ended, ended
+    # What the owner wants to run goes on being run, also when a command goes on with it.
+    todo.parent.mkdir(exist_ok=True)
+    todo.write_text("exec true\nexec false\n")
+    assert "undone" not in rig.run("echo 'exec false' > .git/rebase-merge/git-rebase-todo")
+    assert "undone" not in rig.run("rm -r .git/rebase-merge")
+
+
 def test_a_submodule_that_a_command_adds_keeps_its_working_tree(make_rig: MakeRig, backend: SandboxBackend) -> None:
     rig = make_rig(backend)
     rig.git("init", "-q", ".")

@@ -26,6 +26,8 @@ from hermes.tools.sandbox.workspace.undone import UndoneChange, change_keys, mov
 _MOST_BYTES = 4_194_304
 _MOST_BYTES_OF_ALL = 67_108_864
 _RUNS_CODE = "which runs code by itself"
+#: In the folder of a repository: what git does when an interrupted rebase or a row of commits goes on.
+_TODO_FILES = ("rebase-merge/git-rebase-todo", "sequencer/todo")
 #: Files that are looked at in one folder of the list.
 _MOST_FILES = 20_000
 #: Another command may make more of them all the time.
@@ -48,6 +50,8 @@ class _Snapshot:
     files: dict[str, _FileState] = field(default_factory=dict[str, _FileState])
     #: Git configurations by path.
     configurations: dict[str, _FileState] = field(default_factory=dict[str, _FileState])
+    #: The lines that run a command in each list of what an interrupted rebase has to do.
+    todos: dict[str, frozenset[bytes]] = field(default_factory=dict[str, frozenset[bytes]])
     #: Files and folders that were looked at, with the folder that each belongs to.
     places: dict[str, str] = field(default_factory=dict[str, str])
     #: Those of them with more files than are looked at: which ones are seen may change by itself.
@@ -102,6 +106,7 @@ class AutoRunWatch:
                 after = self._look(folders, self._before.places)
                 for _ in range(_MOST_LOOKS):
                     changes = [*self._undo_files(after, folders), *self._undo_configurations(after, folders)]
+                    changes += self._undo_todos(after, folders)
                     # There may be more files than one look takes, and some that cannot be put back.
                     if all(change.path in undone for change in changes):
                         break
@@ -128,6 +133,8 @@ class AutoRunWatch:
                 expected = {key: values for key, values in expected.items() if key not in change.keys_before}
                 if state and state.content is not None and code_keys(state.content) == {**expected, **change.keys}:
                     before.configurations[change.path] = state
+            elif change.path.endswith(_TODO_FILES):
+                before.todos[change.path] = _command_lines(state)
             elif change.is_deleted:
                 before.files.pop(change.path, None)
             elif state is not None and state.content == change.content:
@@ -185,6 +192,9 @@ class AutoRunWatch:
                 self._look_at_configuration(folders, path, owner, seen)
             elif not name.endswith("/") and not (name == "commondir" and is_worktree(folder)):
                 seen.places[path] = owner
+        for path in (os.path.join(folder, name) for name in _TODO_FILES):
+            if (state := self._state(folders, path, folder)) is not None:
+                seen.todos[path] = _command_lines(state)
 
     def _look_at_configuration(self, folders: Folders, file: str, owner: str, seen: _Snapshot) -> None:
         """A configuration of git, and those that it includes."""
@@ -259,6 +269,14 @@ class AutoRunWatch:
         except OSError as error:
             return f"it could not be removed: {error.strerror}"
         return f"it was moved to undone/{name} in TMPDIR"
+
+    def _undo_todos(self, after: _Snapshot, folders: Folders) -> Iterator[UndoneChange]:
+        """Lists with new lines that run a command. Others are left alone: git writes them for every rebase."""
+        for path, lines in after.todos.items():
+            state = self._state(folders, path)
+            if state is not None and lines - self._before.todos.get(path, frozenset()):
+                did = f"left commands in {path}, which git runs when the rebase goes on"
+                yield UndoneChange(path, did, self._move_away(path, folders), state.mode, state.content)
 
     def _undo_configurations(self, after: _Snapshot, folders: Folders) -> Iterator[UndoneChange]:
         before = self._before.configurations
@@ -352,6 +370,16 @@ def _restore_keys(file: str, were: CodeKeys, keys: CodeKeys, folders: Folders) -
         return change_keys(file, were, keys, folders)
     except OSError:  # then the whole file is put back
         return [key for key in {**were, **keys} if were.get(key) != keys.get(key)]
+
+
+def _command_lines(todo: _FileState | None) -> frozenset[bytes]:
+    """The lines of a list that run a command; what is no ordinary file, or too large, counts as one."""
+    if todo is None:
+        return frozenset()
+    if todo.content is None or not stat.S_ISREG(todo.mode):
+        return frozenset({b""})
+    words = ((line.split(None, 1), line) for line in todo.content.splitlines())
+    return frozenset(line for word, line in words if word and word[0] in (b"exec", b"x"))
 
 
 def _put_back(path: str, known: _FileState, folders: Folders) -> str:
