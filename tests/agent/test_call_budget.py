@@ -121,7 +121,7 @@ def host(home: Path, workdir: Path) -> Generator[Host]:
         # 45 of these calls only while the file is so new that its time stamps say nothing.
         pytest.param('CALL read_file {"path": "note.txt"}', 420, 985, id="read"),
         # In a sandbox, where the machine has one.
-        pytest.param('CALL terminal {"command": "cat note.txt"}', 575, 1350, id="command"),
+        pytest.param('CALL terminal {"command": "cat note.txt"}', 600, 1450, id="command"),
     ],
 )
 def test_a_warm_message_stays_within_its_budget(

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hermes.base.errors import Interrupted, ProviderError
 from hermes.base.http.address import parse_url
-from hermes.base.http.client import HttpClient, ResponseStream
+from hermes.base.http.client import HttpClient
 from hermes.base.http.errors import (
     BadBody,
     BodyTooLarge,
@@ -129,7 +129,7 @@ class _Transfer(Struct):
                     body = response.read_prefix(_MAX_ERROR_BODY)
                     raise error_from_response(endpoint, response.status, response.headers, body)
                 started = True
-                self._read(response)
+                self._read(response, response.expect_end)
         except BodyTooLarge as error:
             # It would not end the next time either.
             raise _without_retry(
@@ -151,24 +151,21 @@ class _Transfer(Struct):
     def take(self, pieces: Iterable[bytes]) -> Completion:
         """Read an answer that comes from a client of the provider's own."""
         try:
-            for piece in pieces:
-                self._feed(piece)
+            self._read(pieces)
         except ProviderError as error:
             raise self._with_partial(error) from error.__cause__
         return self._result(None)
 
-    def _read(self, response: ResponseStream) -> None:
-        for piece in response:
-            self._feed(piece)
-            if self._parser.done:
-                response.expect_end(_TAIL_SECONDS)
-
-    def _feed(self, piece: bytes) -> None:
-        deltas = self._parser.feed(piece)
-        if deltas and self._on_delta is not None:
-            self._shown = True
-            for delta in deltas:
-                self._on_delta(delta)
+    def _read(self, pieces: Iterable[bytes], expect_end: Callable[[float], object] | None = None) -> None:
+        """Read an answer; ``expect_end`` waits for the end of a stream whose answer is complete."""
+        for piece in pieces:
+            deltas = self._parser.feed(piece)
+            if deltas and self._on_delta is not None:
+                self._shown = True
+                for delta in deltas:
+                    self._on_delta(delta)
+            if expect_end is not None and self._parser.done:
+                expect_end(_TAIL_SECONDS)
 
     def _result(self, broken: NetworkError | None) -> Completion:
         try:

@@ -63,11 +63,12 @@ def test_a_hook_command_ends_with_a_hermes_that_is_killed(home: Path, workdir: P
 def test_a_search_ends_with_a_hermes_that_is_killed(home: Path, workdir: Path, tmp_path: Path) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
-    (programs / "rg").write_text(f"#!/bin/sh\necho $$ > {workdir}/rg.pid\nexec sleep 300\n")
+    (programs / "rg").write_text(f"#!/bin/sh\necho $$ > {workdir}/rg.pid\nexec /bin/sleep 300\n")
     (programs / "rg").chmod(0o755)
     with ScriptedProvider(by_step(tool_call("search_files", {"pattern": "x"}), hanging())) as provider:
         write_config(home, provider.base_url)
-        path = {"PATH": f"{programs}:{os.environ['PATH']}"}
+        # One of the system would be started first, and none in a temporary folder.
+        path = {"PATH": str(programs), "TMPDIR": str(home)}
         process = start_hermes("chat", "-Q", "-q", "go", home=home, cwd=workdir, env=path)
         pid = read_pid(workdir / "rg.pid")
         process.kill()

@@ -144,13 +144,14 @@ class AutoRunWatch:
 
     def _folders(self) -> Folders:
         """Ways to files, without links, and without what is hidden now or was before it was moved."""
-        for path in self._profile.hidden:
+        visible = (*self._profile.roots(), *self._profile.shown)
+        for path in filter(os.path.lexists, self._profile.hidden):  # most are not there
             real = os.path.realpath(path)
             # A command may have made this link, to keep its own files from being looked at.
             if real != path and self._may_change(path):
                 continue
             # What holds the workspace hides only the rest of it.
-            if not any(is_inside(shown, real) for shown in (*self._profile.roots(), *self._profile.shown)):
+            if not any(is_inside(shown, real) for shown in visible):
                 with suppress(OSError):
                     found = os.lstat(real)
                     self._hidden.add((found.st_dev, found.st_ino))
