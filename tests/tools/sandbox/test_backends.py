@@ -263,3 +263,18 @@ def test_a_git_file_opens_no_folder_that_does_not_name_the_working_tree_too(tmp_
     assert git_folders(str(project)) == []
     (victim / "config").write_text("[core]\n\tworktree = ../project\n")
     assert git_folders(str(project)) == [str(victim)]
+
+
+def test_what_is_hidden_is_found_when_it_is_there(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    names = (".ssh", ".netrc", ".config/gh", "link", "a//b", ".aws/credentials")
+    profile = SandboxProfile(
+        "workspace", f"{home}/work", hidden=tuple(f"{home}/{name}" for name in names), homes=(home,)
+    )
+    assert profile.hidden_now() == []
+    (tmp_path / ".config" / "gh").mkdir(parents=True)
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / "link").symlink_to("nowhere")
+    assert profile.hidden_now() == [f"{home}/.config/gh", f"{home}/link"]
+    (tmp_path / ".netrc").touch()
+    assert profile.hidden_now() == [f"{home}/.netrc", f"{home}/.config/gh", f"{home}/link"]

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from hermes.policy.files.code import HOME_FILES, LOGIN_FILES, PROJECT_FILES
@@ -57,10 +58,15 @@ class SandboxProfile:
         """The folders that may be changed."""
         return (self.workspace, *self.writable, *self.caches) if self.mode == "workspace" else ()
 
+    def hidden_now(self) -> list[str]:
+        """Those of the hidden files that are there, a link without a target too."""
+        missing = set[str]().union(*[_missing_in(home, self.hidden) for home in self.homes])
+        return [path for path in self.hidden if path not in missing and os.path.lexists(path)]
+
     def as_of_now(self) -> SandboxProfile:
         """The profile with what is there now of the hidden files: a key may have been made since the last command."""
         # A link to a folder elsewhere hides nothing by itself, so the folder is hidden.
-        present = [os.path.realpath(path) for path in self.hidden if os.path.lexists(path)]
+        present = [os.path.realpath(path) for path in self.hidden_now()]
         for home in self.homes:
             given = (*self.shown, *(root for root in self.roots() if not is_inside(home, root)))
             sockets = (path for path in _sockets_in(home) if not any(is_inside(path, one) for one in given))
@@ -71,6 +77,26 @@ class SandboxProfile:
         """Device and number of every file that it names, (0, 0) for one that is not there."""
         paths = (*self.roots(), *self.hidden, *self.protected, *self.pinned, *self.shown)
         return tuple(map(_identity, paths))
+
+
+def _missing_in(home: str, paths: tuple[str, ...]) -> list[str]:
+    """Paths below a home folder of which the first folder is not there. One look finds most of a long list."""
+    try:
+        with os.scandir(home) as entries:
+            names = {entry.name for entry in entries}
+    except OSError:
+        return []
+    return [path for name, below in _by_first_name(home, paths).items() if name not in names for path in below]
+
+
+@lru_cache(maxsize=64)
+def _by_first_name(home: str, paths: tuple[str, ...]) -> dict[str, list[str]]:
+    """The paths below a folder, by the name in that folder that leads to them."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        if path.startswith(f"{home}/"):
+            found.setdefault(path[len(home) + 1 :].partition("/")[0], []).append(path)
+    return found
 
 
 def _sockets_in(home: str, *, is_top: bool = True) -> Iterator[str]:

@@ -145,7 +145,7 @@ class AutoRunWatch:
     def _folders(self) -> Folders:
         """Ways to files, without links, and without what is hidden now or was before it was moved."""
         visible = (*self._profile.roots(), *self._profile.shown)
-        for path in filter(os.path.lexists, self._profile.hidden):  # most are not there
+        for path in self._profile.hidden_now():
             real = os.path.realpath(path)
             # A command may have made this link, to keep its own files from being looked at.
             if real != path and self._may_change(path):
